@@ -256,8 +256,8 @@ class Deliveries(Protocol):
 
 
 class ServerStore(Protocol):
-    """What a server asks of a store beside records: access, curation, SQL. Every method may raise StoreError.
-    Audit entries and notes are written with `apply`, together with the change they are about."""
+    """Tokens, audit log, idempotency keys, curation and SQL, as a server needs them. Every method may raise
+    StoreError. Audit entries and notes are written with `apply`, together with the change they are about."""
 
     # ---- tokens ------------------------------------------------------------------------------------------
 
