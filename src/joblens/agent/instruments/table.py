@@ -88,7 +88,7 @@ def not_requested(name: str) -> MissingProbe | MissingDetails:
 
 
 class OtherProbes:
-    def __init__(self, probes: Sequence["Probe"] = ()) -> None:
+    def __init__(self, probes: Sequence["Probe"]) -> None:
         self._probes = tuple(probes)
         self._stable: dict[Probe, dict[str, Any]] = {}  # readings that an idle job does not change
         self._failures: dict[str, str] = {}  # probe -> why it cannot be read

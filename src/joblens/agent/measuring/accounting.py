@@ -384,7 +384,7 @@ def bind_to_cpus(job: Job) -> Limits:
     return Limits(enforced_by={"cpu_list": BY_AFFINITY}, affinity=parse_cpu_list(job.cpu_list))
 
 
-def _choose_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ...] | None:
+def _choose_cpus(cpus: float, among: Sequence[int] | None) -> tuple[int, ...] | None:
     """Returns whole CPUs, starting at an offset by pid so that several jobs do not share the first."""
     allowed = sorted(among or os.sched_getaffinity(0))
     wanted = max(1, -int(-cpus // 1))

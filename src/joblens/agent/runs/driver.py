@@ -124,7 +124,8 @@ class RunDriver:
             self.added_jobs,
             self._feed,
             post=self._post,
-            driver=self,
+            end=lambda uuid: self.end(uuid, at_once=False),
+            stop=self.stop,
         )
         self._question = JobsQuestion(
             facts,

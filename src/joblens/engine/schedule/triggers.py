@@ -21,7 +21,7 @@ _AT_START = (TriggerType.ON_WORKFLOW_START, TriggerType.ON_WORKER_START)
 
 
 class Triggers:
-    def __init__(self, plan: Plan, *, is_worker: bool = True) -> None:
+    def __init__(self, plan: Plan, *, is_worker: bool) -> None:
         """`is_worker`: this process serves the run itself."""
         self._actions = {
             number: action

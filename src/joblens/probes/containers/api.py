@@ -211,7 +211,7 @@ class ContainerApi:
         names = " ".join(str(part.get("Name", "")) for part in components if isinstance(part, dict))
         self.engine = "podman" if "podman" in names.lower() else "docker"
 
-    def cgroup_driver(self, *, timeout_s: float = ANSWER_S) -> str:
+    def cgroup_driver(self, *, timeout_s: float) -> str:
         """Returns cgroupfs or systemd; '' if the engine does not say."""
         document = self.ask("GET", "/info", timeout_s=timeout_s)
         return str(document.get("CgroupDriver") or "") if isinstance(document, dict) else ""

@@ -182,7 +182,7 @@ def claim_those(
     worker: WorkerInfo,
     uuids: Sequence[str],
     lease_s: float,
-    capacity: NodeCapacity | None = None,
+    capacity: NodeCapacity | None,
 ) -> list[Claim]:
     rows = book.ask("waiting_of", uuids=list(uuids), user=only_user(worker))
     order = {uuid: number for number, uuid in enumerate(uuids)}
@@ -196,7 +196,7 @@ def claim_oldest(
     most: int,
     lease_s: float,
     older_than_s: float,
-    capacity: NodeCapacity | None = None,
+    capacity: NodeCapacity | None,
 ) -> list[Claim]:
     until_us = book.now_us() - round(older_than_s * _SECOND)
 
