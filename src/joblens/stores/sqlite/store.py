@@ -156,7 +156,7 @@ class SqliteStore(SqliteJobStore, RecordQueries, TicketQueries, AccessQueries):
     def _delete(self, uuids: Sequence[str], by: str, at_us: int) -> DeletedJobs:
         from joblens.stores.sql.deletion import delete_jobs
         from joblens.stores.sqlite.sql import access_queries, asker
-        from joblens.stores.sqlite.statistics import record_changes
+        from joblens.stores.sqlite.writer import record_changes
 
         self._check_writable()
         with self._write(for_good=True) as connection:

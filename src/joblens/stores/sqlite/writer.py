@@ -21,6 +21,7 @@ from joblens.stores.sql.batch import (
     ending_of,
     event_row,
     host_of,
+    largest_of,
     may_replace,
     moved,
     run_row,
@@ -28,9 +29,9 @@ from joblens.stores.sql.batch import (
     runs_of,
     status_of,
     storable,
+    sums_of,
     workflow_row,
 )
-from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES, access_queries, as_parameter
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Job, Outcome
     from joblens.model.runs.run import Run, Workflow
     from joblens.model.writes import RunNoted, Write
-    from joblens.stores.sql.batch import JobChange
+    from joblens.stores.sql.batch import JobChange, Sums
 
 _json = msgspec.json.Encoder()
 
@@ -172,6 +173,29 @@ class KnownJob(msgspec.Struct):
         return EndedJob(self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes)
 
 
+def record_changes(
+    connection: apsw.Connection, added: Iterable[EndedJob], removed: Iterable[EndedJob]
+) -> None:
+    """Adds to and subtracts from the stored sums. Call inside the transaction, after the jobs' own rows."""
+    removed = list(removed)
+    add_sums(connection, sums_of(added, removed))
+    for tool, status in {(tool, status) for tool, status, *_ in removed}:
+        connection.execute(QUERIES["drop_empty_rollup"], (tool, status))
+        connection.execute(QUERIES["drop_empty_sketch"], (tool, status))
+    connection.executemany(QUERIES["refresh_largest"], largest_of(removed))
+
+
+def add_sums(connection: apsw.Connection, sums: Sums) -> None:
+    connection.executemany(
+        QUERIES["add_to_rollup"],
+        [(*key, entry.count, entry.total, entry.largest) for key, entry in sums.items()],
+    )
+    connection.executemany(
+        QUERIES["add_to_sketch"],
+        [(*key, bucket, count) for key, entry in sums.items() for bucket, count in entry.buckets.items()],
+    )
+
+
 class Batch(BatchRows):
     """One batch of writes. Call `write` inside a transaction."""
 
@@ -235,7 +259,7 @@ class Batch(BatchRows):
         if self.has_outcome:
             connection.execute(QUERIES["forget_cancel_requests"])
         if self._ended or self._no_longer:
-            statistics.record_changes(connection, self._ended, self._no_longer)
+            record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
             self._tickets.write(ticket_book(connection, self._level))
         if self._over:
