@@ -249,7 +249,7 @@ def _stored(url: str) -> dict[str, int]:
 
 def _statistics_of_a_day(url: str) -> tuple[float, int]:
     """Counts job by job what is not stored as sums. Returns seconds and jobs."""
-    store = PostgresStore(url, read_only=True)
+    store = PostgresStore(url)
     since_us = time.time_ns() // 1000 - 86_400_000_000
     began_s = time.perf_counter()
     found = store.statistics(HistoryQuery(since_us=since_us))

@@ -24,11 +24,11 @@ from joblens.stores.postgres.sql import SCHEMA_VERSION, prepare
 from joblens.stores.sql import Queries
 
 
-def opened(url: str, *, read_only: bool = False, **options: Any) -> Database:
+def opened(url: str, **options: Any) -> Database:
     def prepared(connection: Connection) -> None:
-        prepare(connection, "it", read_only=read_only)
+        prepare(connection, "it")
 
-    database = Database(url, read_only=read_only, on_connect=prepared, **options)
+    database = Database(url, on_connect=prepared, **options)
     with database.use():
         return database
 
@@ -169,8 +169,6 @@ def test_an_older_store_is_brought_up_to_date_with_what_is_missing_only(
     monkeypatch.setattr(sql, "SCHEMA_VERSION", SCHEMA_VERSION + 2)
     monkeypatch.setattr(sql, "migration_files", lambda: files)
     monkeypatch.setattr(sql, "read_text", steps.__getitem__)
-    with pytest.raises(StoreError, match="old schema version"):
-        opened(postgres_url, read_only=True)
     for _ in range(2):
         database = opened(postgres_url)
         with database.use() as connection:
@@ -250,18 +248,6 @@ def _numbered(statement: str) -> str:
         return f"${numbers.setdefault(found[1] or str(found.start()), len(numbers) + 1)}"
 
     return re.sub(r"%(?:\((\w+)\))?[sb]", number, statement)
-
-
-def test_a_reader_makes_no_tables_and_changes_none(postgres_url: str) -> None:
-    reader = Database(
-        postgres_url, read_only=True, on_connect=lambda one: prepare(one, "the place", read_only=True)
-    )
-    with pytest.raises(StoreError, match="no joblens store in the place"), reader.use():
-        pass
-    opened(postgres_url).close()
-    with pytest.raises(StoreError, match="read-only"), reader.use() as connection:
-        connection.execute("DELETE FROM job")
-    reader.close()
 
 
 def test_a_child_process_gets_a_connection_of_its_own(postgres_url: str) -> None:

@@ -100,12 +100,3 @@ def test_many_may_open_a_new_store_at_once_and_only_a_few_connections_are_made(
     assert 1 <= row[0] <= 8
     for store in opened:
         store.close()
-
-
-def test_one_that_only_reads_writes_nothing(through: str) -> None:
-    PostgresStore(through).close()
-    reader = PostgresStore(through, read_only=True)
-    assert list(reader.records(HistoryQuery())) == []
-    with pytest.raises(Exception, match="reading only"):
-        reader.apply([queued("a")])
-    reader.close()

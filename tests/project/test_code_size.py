@@ -16,8 +16,6 @@ SHORTEST_SPLINTER = 40
 # Modules below that length with a single importer, and the reason for each.
 SMALL: dict[str, str] = {
     "joblens.agent.queue.node_worker": "a worker of its own kind, around QueueWorker",
-    "joblens.agent.containers.oom_watch": "one kernel interface, tested alone",
-    "joblens.ports.access": "what a server asks of a store, beside the questions of commands",
     "joblens.analysis.findings.sweeps": "a finding like the others, of a whole sweep instead of one job",
 }
 

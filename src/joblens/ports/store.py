@@ -1,8 +1,9 @@
-"""Store: records, runs and samples, delivery of queued jobs to workers, and plain-file sinks."""
+"""Store: records, runs and samples, delivery of queued jobs to workers, what a server asks, and sinks."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from joblens.model.access import ApiToken, AuditEntry, AuditQuery, IdempotentRequest
 from joblens.model.clusters.placement import NodeCapacity
 from joblens.model.delivery import (
     Backlog,
@@ -14,17 +15,27 @@ from joblens.model.delivery import (
     TicketStanding,
     WorkerInfo,
 )
-from joblens.model.history import HistoryQuery, Page, PruneReport, Statistics, StoreCheck, TaggedJobs
+from joblens.model.history import (
+    Annotation,
+    HistoryQuery,
+    Page,
+    PruneReport,
+    Statistics,
+    StoreCheck,
+    TaggedJobs,
+    Tombstone,
+)
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample, SampleSeries
 from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.sql import SqlAnswer, SqlLimits
 from joblens.model.writes import CancelAsked, Write
-from joblens.ports.access import ServerStore
 
 
-class StoreWriter(Protocol):
-    """Every method of a store may raise StoreError (with what and where); nothing is then half-written."""
+class Store(Protocol):
+    """Records, runs and samples. Every method may raise StoreError (with what and where); nothing is then
+    half-written."""
 
     url: str
 
@@ -35,8 +46,8 @@ class StoreWriter(Protocol):
 
     def close(self) -> None: ...
 
+    # ---- reading -----------------------------------------------------------------------------------------
 
-class StoreReader(Protocol):
     def find(self, ident: str) -> Record:
         """By UUID, unique UUID prefix, caller's own id (the newest) or number.
         Raises UnknownJob, or AmbiguousJob with the candidates in its message."""
@@ -133,8 +144,8 @@ class StoreReader(Protocol):
 
     def statistics(self, query: HistoryQuery) -> Statistics: ...
 
+    # ---- upkeep ------------------------------------------------------------------------------------------
 
-class StoreAdmin(Protocol):
     def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
         """Drop samples (never records) of ended jobs: older than `before_us`, then oldest first
         until all sample data fits in `max_bytes`. The report names the jobs whose logs may go too."""
@@ -145,10 +156,6 @@ class StoreAdmin(Protocol):
     def backup(self, path: str) -> None: ...
 
     def vacuum(self) -> None: ...
-
-
-class Store(StoreReader, StoreWriter, StoreAdmin, Protocol):
-    """Records, runs and samples."""
 
 
 class Deliveries(Protocol):
@@ -245,6 +252,79 @@ class Deliveries(Protocol):
 
     def now_us(self) -> int:
         """The store's clock."""
+        ...
+
+
+class ServerStore(Protocol):
+    """Tokens, audit log, idempotency keys, curation and SQL, as a server needs them. Every method may raise
+    StoreError. Audit entries and notes are written with `apply`, together with the change they are about."""
+
+    # ---- tokens ------------------------------------------------------------------------------------------
+
+    def add_token(self, token: ApiToken) -> None:
+        """Ignored if its id exists."""
+        ...
+
+    def tokens(self) -> list[ApiToken]:
+        """Newest first, revoked and expired ones too."""
+        ...
+
+    def token_of_hash(self, digest: str) -> ApiToken | None: ...
+
+    def token_used(self, token_id: str, at_us: int) -> None:
+        """Never moves the time back."""
+        ...
+
+    def revoke_token(self, token_id: str, at_us: int) -> bool:
+        """False: there is no such token, or it was revoked before."""
+        ...
+
+    def expire_token(self, token_id: str, at_us: int) -> bool:
+        """Sets the time after which it is refused. False: there is no such token, or it was revoked."""
+        ...
+
+    # ---- audit log ---------------------------------------------------------------------------------------
+
+    def audit_entries(self, query: AuditQuery) -> list[AuditEntry]: ...
+
+    # ---- idempotency keys --------------------------------------------------------------------------------
+
+    def remember_request(self, request: IdempotentRequest) -> IdempotentRequest:
+        """Stores it, unless the user has one under that key that has not expired at `request.at_us`.
+        Returns the one that is stored now: of several at once, all get the same. Removes expired ones."""
+        ...
+
+    def find_request(self, user: str, key: str, now_us: int) -> IdempotentRequest | None: ...
+
+    # ---- changes of jobs by people -----------------------------------------------------------------------
+
+    def change_tags(self, uuids: Sequence[str], *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        """Returns the uuids of jobs whose tags changed; unknown jobs are skipped."""
+        ...
+
+    def delete_jobs(self, uuids: Sequence[str], *, by: str, at_us: int) -> list[Tombstone]:
+        """Removes records, samples, details, notes and tags of jobs that have ended, corrects the statistics,
+        leaves tombstones and writes audit entries; unknown and unfinished jobs are skipped. Also removes
+        environments (provenance) that no other job names."""
+        ...
+
+    def delete_workflow(self, uuid: str) -> bool:
+        """Removes a workflow with its runs and their events. False: it still has jobs, nothing is done."""
+        ...
+
+    def annotations(self, uuid: str) -> list[Annotation]:
+        """Of a job, oldest first."""
+        ...
+
+    def tombstones(self, idents: Sequence[str]) -> list[Tombstone]:
+        """Of deleted jobs, by uuid, number or own id; newest deletion first."""
+        ...
+
+    # ---- queries by people -------------------------------------------------------------------------------
+
+    def sql(self, text: str, limits: SqlLimits, *, only_user: str | None = None) -> SqlAnswer:
+        """One query over the views of model.sql; nothing else can be read, and nothing changed. `only_user`:
+        sees that user's rows. Raises InputError for text that is no such query, or that takes too long."""
         ...
 
 

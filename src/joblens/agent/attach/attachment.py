@@ -219,8 +219,8 @@ class Attachment:
         job: Job,
         target: Target,
         context: AgentContext,
-        on_sample: Callable[[Sample], None] | None = None,
-        measure_s: float | None = None,
+        on_sample: Callable[[Sample], None] | None,
+        measure_s: float | None,
     ) -> None:
         """`measure_s`: time limit of the measurement. Raises InputError if the target has ended."""
         self.job = job

@@ -141,12 +141,12 @@ def _shared_service(pid: int, proc: str) -> str:
     return os.path.basename(path) if own == other and path.endswith(".service") else ""
 
 
-def leave_session(user: str, bus: SystemBus | None = None) -> None:
+def leave_session(user: str) -> None:
     """Moves this process, which should outlive its login session, into a scope of the user manager; only
     if logind would stop it with the session and the user lingers."""
     if os.geteuid() == 0 or not is_lingering(user) or not is_session(system_unit()):
         return
-    if not read_login_rules(user, bus).kills_processes:
+    if not read_login_rules(user).kills_processes:
         return
     from joblens.agent.cgroups.systemd_manager import NO_LIMIT, ManagerError, Scope, SystemdManager
     from joblens.probes.cgroup.layout import read_layout

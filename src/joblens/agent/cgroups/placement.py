@@ -115,7 +115,7 @@ def divide(directory: str, timeout_s: float = _DIVIDE_TIMEOUT_S) -> str:
         time.sleep(_PAUSE_S)
 
 
-def undo_division(directory: str, timeout_s: float = _DIVIDE_TIMEOUT_S) -> None:
+def undo_division(directory: str) -> None:
     """Restores a group after `divide`: no controllers below it, its processes in it, no leaf. Tries each
     step even if an earlier one fails. Does nothing while the group has job groups."""
     leaf = f"{directory}/{LEAF}"
@@ -124,7 +124,7 @@ def undo_division(directory: str, timeout_s: float = _DIVIDE_TIMEOUT_S) -> None:
     for controller in reversed(V2_CONTROLLERS):
         if controller in read_words(f"{directory}/cgroup.subtree_control"):
             _write(f"{directory}/cgroup.subtree_control", f"-{controller}")
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + _DIVIDE_TIMEOUT_S
     while os.path.isdir(leaf):
         _move_processes(leaf, directory)
         with contextlib.suppress(OSError):
@@ -151,17 +151,17 @@ def is_delegated(directory: str, own_path: str) -> bool:
         return False
 
 
-def holds_only_own_processes(directory: str, proc: str = "/proc") -> bool:
+def holds_only_own_processes(directory: str) -> bool:
     """Returns whether all processes of the group are this one and its descendants."""
     values = (read_text(f"{directory}/cgroup.procs") or "0").split()
-    return all(_is_own(int(word), proc) for word in values)
+    return all(_is_own(int(word)) for word in values)
 
 
-def _is_own(pid: int, proc: str) -> bool:
+def _is_own(pid: int) -> bool:
     own = os.getpid()
     while pid > 1 and pid != own:
         try:
-            with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
+            with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
                 pid = parse_stat(file.read()).parent_pid
         except FileNotFoundError:
             return True  # it has ended

@@ -126,10 +126,6 @@ class SystemdManager:
         with self._connection() as connection:
             connection.call("AttachProcessesToUnit", "ssau", bytes(body))
 
-    def manager_property(self, name: str) -> Any:
-        """Returns a property of the manager itself, such as SystemState or Version."""
-        return self.object_property(_MANAGER_PATH, f"{_SYSTEMD}.Manager", name)
-
     def unit_property(self, unit: str, name: str) -> Any:
         """Returns a property of a unit's own kind, such as ControlGroup. For a unit that is not loaded,
         the manager answers with the default."""

@@ -162,9 +162,9 @@ class OwnScope:
     """Creates the scope with the first launcher, and again if its last process has ended since. Safe to
     use from several threads."""
 
-    def __init__(self, terms: ScopeTerms, manager: SystemdManager | None = None) -> None:
+    def __init__(self, terms: ScopeTerms) -> None:
         self._terms = terms
-        self._manager = manager or SystemdManager()
+        self._manager = SystemdManager()
         self._unit = ""
         self._factory: GroupFactory | None = None
         self._lock = threading.Lock()
@@ -220,12 +220,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> str:
-    """Moves one of our processes (default: this one) from its group into a leaf below; `layout` is that
-    process's. Returns the group's path below the mount, the parent for GroupFactory.detect. Refuses if
-    any other process is in the group."""
+def enter_leaf(pid: int | None = None) -> str:
+    """Moves one of our processes (default: this one) from its group into a leaf below. Returns the group's
+    path below the mount, the parent for GroupFactory.detect. Refuses if any other process is in the group."""
     moved = pid or os.getpid()
-    unified = (layout or read_layout(pid=str(moved))).unified
+    unified = read_layout(pid=str(moved)).unified
     if unified is None or unified.directory is None:
         raise AccountingUnavailable("this process is in no cgroup v2 group")
     others = set((read_text(f"{unified.directory}/cgroup.procs") or "").split()) - {str(moved)}
@@ -244,11 +243,11 @@ def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> st
     return unified.directory.removeprefix(unified.mount_point.rstrip("/")) or "/"
 
 
-def own_group(layout: CgroupLayout | None = None) -> str:
+def own_group() -> str:
     """Returns the delegated group this process was started in, whether it is there or already in a leaf
     of it (DelegateSubgroup=): a path below the mount, as for GroupFactory.detect."""
-    unified = (layout or read_layout()).unified
+    unified = read_layout().unified
     if unified is not None and unified.directory is not None and os.path.basename(unified.directory) == LEAF:
         above = os.path.dirname(unified.directory)
         return above.removeprefix(unified.mount_point.rstrip("/")) or "/"
-    return enter_leaf(layout)
+    return enter_leaf()

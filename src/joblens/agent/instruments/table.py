@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job
-from joblens.model.jobs.probe_choice import ALL_PROBES, DEFAULT_PROBES, INSTRUMENTS
+from joblens.model.jobs.probe_choice import DEFAULT_PROBES, INSTRUMENTS
 from joblens.model.jobs.sample import GpuReading
 from joblens.model.writes import DetailsTaken
 
@@ -88,7 +88,7 @@ def not_requested(name: str) -> MissingProbe | MissingDetails:
 
 
 class OtherProbes:
-    def __init__(self, probes: Sequence["Probe"] = ()) -> None:
+    def __init__(self, probes: Sequence["Probe"]) -> None:
         self._probes = tuple(probes)
         self._stable: dict[Probe, dict[str, Any]] = {}  # readings that an idle job does not change
         self._failures: dict[str, str] = {}  # probe -> why it cannot be read
@@ -244,9 +244,6 @@ def read_last(probe: "DetailProbe") -> Details:
     return read()
 
 
-__all__ = ["ALL_PROBES", "DEFAULT_PROBES", "NO_INSTRUMENTS", "InstrumentSet", "Instruments", "Watched"]
-
-
 T = TypeVar("T", bound=_Closable)
 
 
@@ -298,16 +295,11 @@ _MAKERS: dict[str, tuple[str, ...]] = {
 class Instruments:
     """Created once per process that owns jobs. `drivers` are shared by all its jobs."""
 
-    def __init__(self, chosen: Sequence[str] = DEFAULT_PROBES) -> None:
-        self._chosen = tuple(chosen)
+    def __init__(self) -> None:
         self._drivers: dict[str, DriverThread[Any]] = {}
         self._shared: dict[str, Any] = {}  # everything that can be closed
         self._warm_counter: _WarmCounter | None = None
         self._lock = threading.Lock()  # jobs start on the loop, and in slots on the sampler
-
-    def is_chosen(self, name: str) -> bool:
-        """Returns whether jobs without a choice of their own use it."""
-        return name in self._chosen
 
     def open(self, watched: Watched, excluded: Container[str] = ()) -> InstrumentSet:
         """`excluded`: instruments that are replaced by others."""
@@ -321,7 +313,7 @@ class Instruments:
         return InstrumentSet(tuple(probes), tuple(details))
 
     def _wanted(self, job: Job) -> Container[str]:
-        return self._chosen if job.probes is None else job.probes
+        return DEFAULT_PROBES if job.probes is None else job.probes
 
     def _all(self, watched: Watched, wanted: Container[str], excluded: Container[str]) -> Iterator[Any]:
         for name, makers in _MAKERS.items():

@@ -238,15 +238,15 @@ def exit_usage_of(totals: Any) -> ExitUsage:
 _LAUNCHERS = tuple(main_of(module).encode() for module in ("launcher", "slot_launcher"))
 
 
-def is_inside_a_job(proc: str = "/proc") -> bool:
+def is_inside_a_job() -> bool:
     """Returns whether an ancestor is a launcher. The environment does not decide: a notification has the
     job's id too, but runs outside the job."""
     pid = os.getppid()
     while pid > 1:
         try:
-            if _is_launcher(f"{proc}/{pid}"):
+            if _is_launcher(f"/proc/{pid}"):
                 return True
-            pid = parse_stat(_read(f"{proc}/{pid}/stat")).parent_pid
+            pid = parse_stat(_read(f"/proc/{pid}/stat")).parent_pid
         except (OSError, ValueError, ProbeError):
             return False
     return False

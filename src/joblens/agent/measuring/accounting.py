@@ -126,23 +126,25 @@ class JobProcesses:
     def kill(self) -> None:
         if self.groups is not None:
             self.groups.kill()
-            return
-        for _ in range(_KILL_TRIES):
-            pids = self.pids()
-            if not pids:
-                return
-            signal_each(pids, signal.SIGKILL)
-            time.sleep(0.002)
+        else:
+            kill_each(self.pids)
 
 
-def signal_each(pids: list[int], number: int) -> None:
+def signal_each(pids: Iterable[int], number: int) -> None:
     for pid in pids:
-        try:
+        # It has ended, or belongs to another user now (setuid): killing the group reaches that one.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue
-        except PermissionError:
-            continue  # it now belongs to another user (setuid); killing the group reaches it
+
+
+def kill_each(find: Callable[[], list[int]]) -> None:
+    """Kills the processes that `find` returns until there are none."""
+    for _ in range(_KILL_TRIES):
+        pids = find()
+        if not pids:
+            return
+        signal_each(pids, signal.SIGKILL)
+        time.sleep(0.002)
 
 
 PROCESS_TREE = "process-tree"
@@ -382,7 +384,7 @@ def bind_to_cpus(job: Job) -> Limits:
     return Limits(enforced_by={"cpu_list": BY_AFFINITY}, affinity=parse_cpu_list(job.cpu_list))
 
 
-def _choose_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ...] | None:
+def _choose_cpus(cpus: float, among: Sequence[int] | None) -> tuple[int, ...] | None:
     """Returns whole CPUs, starting at an offset by pid so that several jobs do not share the first."""
     allowed = sorted(among or os.sched_getaffinity(0))
     wanted = max(1, -int(-cpus // 1))

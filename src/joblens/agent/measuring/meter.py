@@ -346,7 +346,6 @@ class Measurement:
         meter: JobMeter,
         details: Sequence["DetailProbe"] = (),
         on_sample: Callable[[Sample], None] | None = None,
-        next_index: int = 0,
     ) -> None:
         self.meter = meter
         self.summary = RunningSummary()
@@ -354,7 +353,7 @@ class Measurement:
         self._recorder = recorder
         self._details = DetailTaker(job.uuid, details, self._put_details)
         self._on_sample = on_sample
-        self._next_index = next_index
+        self._next_index = 0
 
     @property
     def details(self) -> Details:

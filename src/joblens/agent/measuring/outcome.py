@@ -80,7 +80,7 @@ def outcome_of(
     summary: RunningSummary,
     meter: JobMeter | None,
     output: OutputFiles | None,
-    details: Details = _NO_DETAILS,
+    details: Details,
     complete: Callable[[Outcome], Outcome] | None = None,
     origins: Origins | None = None,
 ) -> Outcome:
@@ -150,7 +150,7 @@ def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
 def with_profile(
     outcome: Outcome,
     samples: Sequence[Sample],
-    details: Details = _NO_DETAILS,
+    details: Details,
     running: Sequence[Sample] | None = None,
 ) -> Outcome:
     stats: dict[str, str] = {}

@@ -133,8 +133,8 @@ class MultiNodeJob:
         folder: str,
         *,
         agent_module: str,
-        cgroup_parent: str | None = None,
-        is_shared: bool = False,
+        cgroup_parent: str | None,
+        is_shared: bool,
     ) -> None:
         """`agent_module` runs on each of the other nodes. `folder`: for a few small files; `is_shared`:
         every node has it."""

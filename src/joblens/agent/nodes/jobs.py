@@ -20,7 +20,7 @@ class MultiNodeJobs:
         self,
         agents: NodeAgents | None,
         by_doors: Callable[[NodeDoors], NodeAgents],
-        cgroup_parent: str | None = None,
+        cgroup_parent: str | None,
         *,
         agent_module: str,
     ) -> None:
@@ -35,7 +35,7 @@ class MultiNodeJobs:
         """Sets a private folder that every node of the allocation shares."""
         self._shared_dir = folder
 
-    def assign_devices(self, uuid: str, doors: NodeDoors) -> None:
+    def set_doors(self, uuid: str, doors: NodeDoors) -> None:
         """Sets the node doors of a job before it starts; on any thread."""
         self._doors[uuid] = doors
 

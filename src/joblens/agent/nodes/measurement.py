@@ -6,7 +6,7 @@ import os
 import threading
 
 from joblens.agent.instruments.table import NO_INSTRUMENTS, Instruments, Watched
-from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, limit, signal_each
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, kill_each, limit
 from joblens.agent.measuring.meter import CALM_S, CLOSE_S, JobMeter, LimitWatch
 from joblens.agent.measuring.outcome import origins_of, origins_so_far
 from joblens.agent.nodes.protocol import NodeOrder, join_or_follow
@@ -21,8 +21,6 @@ from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.host.machine_load import HostProbe
 from joblens.probes.proc.processes import ProcessesProbe
 from joblens.probes.proc.several_trees import SeveralTrees
-
-_SIGKILL = 9
 
 
 class NodeMeasurement:
@@ -116,11 +114,7 @@ class NodeMeasurement:
     def kill(self) -> None:
         if self._groups is not None:
             self._groups.kill()
-        for _ in range(_KILL_TRIES):
-            followed = self._trees.followed()
-            if not followed:
-                return
-            signal_each(followed, _SIGKILL)
+        kill_each(self._trees.followed)
 
     def close(self) -> None:
         self._meter.close()
@@ -130,7 +124,6 @@ class NodeMeasurement:
             self._groups.remove()
 
 
-_KILL_TRIES = 20
 # Probes of single devices or processes, which need a job with an owner: the first node has their numbers.
 _EXCLUDED = ("gpu", "endpoints", "threads", "memory")
 

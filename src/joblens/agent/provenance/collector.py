@@ -35,7 +35,7 @@ _MOST_KINDS = 500  # kinds of commands per process that are distinguished by the
 class _Lookup:
     """Lookup of the parts for one kind of command."""
 
-    def __init__(self, *, is_after_change: bool = False) -> None:
+    def __init__(self, *, is_after_change: bool) -> None:
         self.is_after_change = is_after_change
         self.started_s = time.monotonic()
         self.lookup_started_at_ns = time.time_ns()

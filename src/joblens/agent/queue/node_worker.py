@@ -28,7 +28,7 @@ class NodeWorker:
     ) -> None:
         """Sets devices, placement and node doors of a job. Called before `on_message` of the same job."""
         if doors is not None and self._nodes is not None:
-            self._nodes.assign_devices(uuid, doors)
+            self._nodes.set_doors(uuid, doors)
         if placement is not None:
             self._fences.place(uuid, placement)
         if gpus is not None:

@@ -81,7 +81,7 @@ class WorkedOutcomes:
         self,
         worker: str,
         claimed: dict[str, ClaimedJob],
-        placement_of: Callable[[str], Placement | None] = lambda _: None,
+        placement_of: Callable[[str], Placement | None],
     ) -> None:
         self._worker = worker
         self._claimed = claimed

@@ -61,7 +61,7 @@ class QueueWorker:
         writes: ClaimWriteFilter,
         *,
         notifier: Notifier | None = None,
-        view: WorkerView | None = None,
+        view: WorkerView | None,
         may_leave: Callable[[], bool] = lambda: True,
         journals: Journals | None = None,
     ) -> None:

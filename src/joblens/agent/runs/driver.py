@@ -107,7 +107,6 @@ class RunDriver:
         self._events: deque[Event] = deque()
         self._is_pumping = False
         self._in_flight = InFlightAttempts()
-        self._uuids: dict[int, str] = {}  # UUIDs of in-flight jobs of the plan, by index
         # exit code of the last attempt of jobs with a running recovery script
         self._exit_codes: dict[int, int | None] = {}
         self._has_worker_actions = side is not None and any(
@@ -122,11 +121,11 @@ class RunDriver:
             schedule,
             facts,
             self._in_flight,
-            self._uuids,
             self.added_jobs,
             self._feed,
             post=self._post,
-            driver=self,
+            end=lambda uuid: self.end(uuid, at_once=False),
+            stop=self.stop,
         )
         self._question = JobsQuestion(
             facts,
@@ -152,7 +151,6 @@ class RunDriver:
             link = record.job.run
             start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
             self._in_flight.add(start, record.job.uuid)
-            self._uuids[link.index] = record.job.uuid
         with (
             _quick_switches() if signals.owns_process else nullcontext(),
             signals.handled(self._context.loop, self._handle_signal),
@@ -283,9 +281,7 @@ class RunDriver:
     def _submit(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         stamps += self._facts.stamps_of_datasets(start.index)
         attempt = self._maker.make(start, self._facts.data, stamps)
-        uuid = attempt.job.uuid
-        self._in_flight.add(start, uuid)
-        self._uuids[start.index] = uuid
+        self._in_flight.add(start, attempt.job.uuid)
         self._hosts.start(attempt, start, is_limited=self._schedule.buckets.of(start.index).is_limited)
         if not self._is_pumping:
             self._hosts.flush()
@@ -305,7 +301,7 @@ class RunDriver:
         if start is not None:
             self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
             return
-        uuid = self._uuids.get(stop.index)
+        uuid = self._in_flight.uuid_of(stop.index)
         if uuid is not None:
             self.end(uuid, at_once=stop.at_once)
 
@@ -353,7 +349,7 @@ class RunDriver:
             self._post(AttemptBegan(flight.what.index))
 
     def ended(self, uuid: str, outcome: Outcome) -> None:
-        flight = self._in_flight.pop(uuid, None)
+        flight = self._in_flight.remove(uuid)
         if flight is None:
             return
         if isinstance(flight.what, StartAttempt):
@@ -362,8 +358,7 @@ class RunDriver:
             self._auxiliary_ended(flight.what, uuid, outcome.status)
 
     def _job_ended(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
-        index, planned = start.index, self._plan.jobs[start.index]
-        self._uuids.pop(index, None)
+        planned = self._plan.jobs[start.index]
         if planned.output_user_data or self.added_jobs.are_likely:
             # Jobs that need the data must not start without it, and added jobs start at once.
             self._facts.fetch(lambda news: self._on_data(news, start, uuid, outcome))
@@ -418,11 +413,10 @@ class RunDriver:
             self._post(CommandEnded(status, index=what.index))
 
     def withdrawn(self, uuid: str) -> None:
-        flight = self._in_flight.pop(uuid, None)
+        flight = self._in_flight.remove(uuid)
         if flight is None:
             return
         if isinstance(flight.what, StartAttempt):
-            self._uuids.pop(flight.what.index, None)
             start = flight.what
             self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
         else:

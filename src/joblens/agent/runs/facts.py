@@ -4,7 +4,7 @@ stop)."""
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -35,9 +35,6 @@ from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.plan.workflows.spawning import PlanExtender
 from joblens.ports.clock import Clock
-
-if TYPE_CHECKING:
-    from joblens.agent.runs.driver import RunDriver
 
 ReportedFact = UserDataSet | StopAskedFor | JobCancelled | ActionRan | JobsSpawned
 
@@ -311,23 +308,23 @@ class RunInbox:
         schedule: Schedule,
         facts: RunFacts,
         flights: InFlightAttempts,
-        running: Mapping[int, str],
         added_jobs: AddedJobs,
         feed: ViewFeed,
         *,
         post: Callable[[Event], None],
-        driver: "RunDriver",
+        end: Callable[[str], None],
+        stop: Callable[[StopMode, str], None],
     ) -> None:
-        """`running`: UUIDs of in-flight jobs of the plan, by index."""
+        """`end` ends an attempt, by UUID; `stop` stops the run, for who asked."""
         self._schedule = schedule
         self._plan = schedule.plan
         self._facts = facts
         self._in_flight = flights
-        self._running = running
         self._added_jobs = added_jobs
         self._feed = feed
         self._post = post
-        self._driver = driver
+        self._end = end
+        self._stop = stop
 
     def take(self, news: Iterable[ReportedFact]) -> None:
         for fact in news:
@@ -343,7 +340,7 @@ class RunInbox:
                     self._facts.note(JobCancelled(flight.what.index))
                     self._post(CancelWanted(flight.what.index))
                 else:
-                    self._driver.end(uuid, at_once=False)
+                    self._end(uuid)
 
     def take_batch(self, batch: JobsSpawned) -> int | None:
         """Adds its jobs to the plan. Returns the index of the first one, or None if nothing is new."""
@@ -354,7 +351,7 @@ class RunInbox:
 
     def _take_fact(self, fact: Any) -> None:
         if isinstance(fact, StopAskedFor):
-            self._driver.stop(StopMode(fact.how), fact.by)
+            self._stop(StopMode(fact.how), fact.by)
         elif isinstance(fact, JobCancelled):
             self._cancel_job(fact.index)
         elif isinstance(fact, ActionRan):  # on a worker
@@ -374,7 +371,7 @@ class RunInbox:
         if not 0 <= index < len(self._plan.jobs):
             return
         for uuid in self._in_flight.recovery_of(index):
-            self._driver.end(uuid, at_once=False)
-        running = self._running.get(index)
+            self._end(uuid)
+        running = self._in_flight.uuid_of(index)
         if running is None or self._facts.is_first_request(running):
             self._post(CancelWanted(index))

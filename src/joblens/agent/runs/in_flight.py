@@ -21,8 +21,25 @@ class InFlightAttempt(Struct):
 class InFlightAttempts(dict[str, InFlightAttempt]):
     """In-flight attempts by the uuid of the attempt's job."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._uuids: dict[int, str] = {}  # of jobs of the plan, by index
+
     def add(self, what: StartAttempt | RunActionCommand | RunRecovery, uuid: str) -> None:
         self[uuid] = InFlightAttempt(what, uuid)
+        if isinstance(what, StartAttempt):
+            self._uuids[what.index] = uuid
+
+    def remove(self, uuid: str) -> InFlightAttempt | None:
+        """Returns the attempt, or None if it is not in flight."""
+        flight = self.pop(uuid, None)
+        if flight is not None and isinstance(flight.what, StartAttempt):
+            self._uuids.pop(flight.what.index, None)
+        return flight
+
+    def uuid_of(self, index: int) -> str | None:
+        """Returns the UUID of a job of the plan that is in flight."""
+        return self._uuids.get(index)
 
     def attempts(self) -> tuple[tuple[int, int], ...]:
         """Returns (index, attempt) of jobs of the plan."""

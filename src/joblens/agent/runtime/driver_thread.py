@@ -27,9 +27,9 @@ class DriverThread(Generic[T]):
     """Starts at the first `use`, ends after the last `leave`, and closes the driver then. Never joined,
     because a driver may hang. `latest` and `problem` return at once."""
 
-    def __init__(self, driver: Driver[T], interval_s: float | None = None) -> None:
+    def __init__(self, driver: Driver[T]) -> None:
         self.driver = driver
-        self.interval_s = driver.interval_s if interval_s is None else interval_s
+        self.interval_s = driver.interval_s
         self._changed = threading.Condition()
         self._users = 0
         self._thread: threading.Thread | None = None

@@ -16,7 +16,7 @@ def owner_suffix(owner: str) -> str:
     return hashlib.blake2b(owner.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
 
 
-def claim_folder(path: str, owner: str, *, is_known: bool = False) -> str:
+def claim_folder(path: str, owner: str, *, is_known: bool) -> str:
     """Returns the folder that `owner` may use: `path`, or `path` with a suffix if it belongs to another
     owner. Creates it if it does not exist. `is_known`: content without a mark belongs to the owner, because
     versions without marks wrote it. Raises OSError."""

@@ -5,16 +5,14 @@ import contextlib
 import marshal
 import os
 import select
-import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.launcher import launcher
-from joblens.agent.measuring.accounting import PROCESS_TREE
+from joblens.agent.measuring.accounting import PROCESS_TREE, kill_each, signal_each
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.marks import SlotMark, remove_mark, write_mark
 from joblens.files.private import make_private_folder
@@ -283,9 +281,6 @@ class SlotProcess:
                 os.unlink(f"{self._files}.{suffix}")
 
 
-_KILL_TRIES = 20  # a fork may happen between listing and killing
-
-
 class SlotHome:
     def __init__(
         self,
@@ -341,7 +336,7 @@ class SlotHome:
             mark = SlotMark(context.owner, files, self.groups.kind if self.groups else "", self.paths)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
-            network = open_network(self.paths) if context.instruments.is_chosen("network") else None
+            network = open_network(self.paths)
             if network is not None:
                 undo.callback(network.close)
             self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None
@@ -391,20 +386,15 @@ class SlotHome:
         if self.groups is not None:
             return self.groups.signal(number, spare=(self.launcher.pid,)) > 0
         pids = self.job_pids()
-        _send(pids, number)
+        signal_each(pids, number)
         return bool(pids)
 
     def kill_job(self) -> None:
         """Kills all processes except the launcher. The groups may be unable to fork afterwards."""
         if self.groups is not None:
             self.groups.kill(spare=(self.launcher.pid,))
-            return
-        for _ in range(_KILL_TRIES):
-            pids = self.job_pids()
-            if not pids:
-                return
-            _send(pids, signal.SIGKILL)
-            time.sleep(0.002)
+        else:
+            kill_each(self.job_pids)
 
     def close(self) -> None:
         """Closes the slot and kills its processes."""
@@ -418,9 +408,3 @@ class SlotHome:
             self.groups.kill()
             self.groups.remove()
         remove_mark(self._spool_dir, self._name)
-
-
-def _send(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(OSError):  # it has ended, or became another user's
-            os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Private configuration files of pilot workers (ports.hiring.WorkerConfigWriter)."""
+"""Private configuration files of pilot workers (ports.workers.WorkerConfigWriter)."""
 
 import contextlib
 import os

@@ -18,7 +18,7 @@ class JobAllocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RunAllocations:
     """Allocations of one run. Later events may be added at any time."""
 
-    def __init__(self, events: Iterable[RunEvent] = ()) -> None:
+    def __init__(self, events: Iterable[RunEvent]) -> None:
         self._live: dict[str, Placed] = {}
         self._of: dict[str, str] = {}  # uuid -> its newest allocation
         self._serving: dict[str, str] = {}  # queue -> its newest allocation

@@ -180,8 +180,8 @@ class Bucket:
         requirements: Requirements,
         *,
         is_limited: bool,
-        is_elsewhere: bool = False,
-        has_container: bool = False,
+        is_elsewhere: bool,
+        has_container: bool,
     ) -> None:
         self.number = number
         self.requirements = requirements

@@ -2,8 +2,8 @@
 failure the rest are skipped and the run continues. A resumed run continues an action at the command that
 failed or did not end. An action that requests nodes has no commands.
 
-Actions of workers run on each worker of the run (`agent.served_runs`). Without workers, the driver is the
-only worker of the run.
+Actions of workers run on each worker of the run (`agent.queue.worker_actions`). Without workers, the driver
+is the only worker of the run.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _AT_START = (TriggerType.ON_WORKFLOW_START, TriggerType.ON_WORKER_START)
 
 
 class Triggers:
-    def __init__(self, plan: Plan, *, is_worker: bool = True) -> None:
+    def __init__(self, plan: Plan, *, is_worker: bool) -> None:
         """`is_worker`: this process serves the run itself."""
         self._actions = {
             number: action

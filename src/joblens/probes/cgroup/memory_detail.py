@@ -58,7 +58,7 @@ _NO_GROUP = "the job has no memory group: only its processes can be read"
 
 
 def read_memory_depth(
-    pids: Sequence[int], groups: Mapping[str, str], *, within_s: float = 5.0, proc: str = "/proc"
+    pids: Sequence[int], groups: Mapping[str, str], *, within_s: float, proc: str = "/proc"
 ) -> MemoryDepth:
     """Reads the memory of processes. `groups`: hierarchy -> directory.
 

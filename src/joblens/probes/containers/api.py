@@ -211,7 +211,7 @@ class ContainerApi:
         names = " ".join(str(part.get("Name", "")) for part in components if isinstance(part, dict))
         self.engine = "podman" if "podman" in names.lower() else "docker"
 
-    def cgroup_driver(self, *, timeout_s: float = ANSWER_S) -> str:
+    def cgroup_driver(self, *, timeout_s: float) -> str:
         """Returns cgroupfs or systemd; '' if the engine does not say."""
         document = self.ask("GET", "/info", timeout_s=timeout_s)
         return str(document.get("CgroupDriver") or "") if isinstance(document, dict) else ""
@@ -245,7 +245,7 @@ class ContainerApi:
         return answer if isinstance(answer, dict) else {}
 
     def create(self, body: Mapping[str, Any], name: str = "") -> str:
-        """`body` as this engine's own form wants it (agent.container_order). -> id"""
+        """`body` as this engine's own form wants it (agent.containers.protocol). -> id"""
         if self.engine == "podman":
             named = {**body, "name": name} if name else body
             answer = self.ask("POST", f"{_LIBPOD}/containers/create", named, timeout_s=CREATE_S)

@@ -7,22 +7,15 @@ from joblens.probes.proc.kernel_files import has_drm, has_nvidia
 
 
 def list_gpus() -> list[GpuFacts]:
-    """Returns the GPUs that could be queried;
-    `gpu_problems` has reasons for the others. Takes as long as the drivers need.
-    """
+    """Returns the GPUs that could be queried. Takes as long as the drivers need."""
     found, _ = ask_gpus()
     return found
-
-
-def gpu_problems() -> dict[str, str]:
-    """Returns kinds of GPUs that exist and cannot be queried -> reason."""
-    _, problems = ask_gpus()
-    return problems
 
 
 def ask_gpus(
     kinds: Mapping[str, Callable[[], list[GpuFacts]]] | None = None,
 ) -> tuple[list[GpuFacts], dict[str, str]]:
+    """Returns GPUs, and kinds of GPUs that exist and cannot be queried -> reason."""
     found: list[GpuFacts] = []
     problems: dict[str, str] = {}
     for kind, ask in (kinds if kinds is not None else _kinds()).items():

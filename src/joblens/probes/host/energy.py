@@ -30,7 +30,7 @@ class Zone(Struct, frozen=True):
     is_dram: bool
 
 
-def find_zones(root: str = POWERCAP) -> list[Zone]:
+def find_zones(root: str) -> list[Zone]:
     """Returns each package and each memory counter once. Zones within a package (core, uncore) are part of
     it, and the platform's (psys) includes all; some machines list packages a second time, through MMIO."""
     found: dict[str, Zone] = {}

@@ -63,7 +63,7 @@ class PerfCountersProbe:
 
     name = "counters"
 
-    def __init__(self, main_pid: int | None, pids: Callable[[], Sequence[int]], proc: str = "/proc") -> None:
+    def __init__(self, main_pid: int | None, pids: Callable[[], Sequence[int]]) -> None:
         self.sources: dict[str, str] = {}
         self.unknown: dict[str, str] = {}
         # Neither use before the first sample nor that of newborn threads is counted.
@@ -72,7 +72,7 @@ class PerfCountersProbe:
         self._descriptors: dict[str, list[int]] = {}
         self._limit = CostLimit(_COST_SHARE, _CHEAP_NS)
         self.is_stable = False
-        threads = [main_pid] if main_pid is not None else _threads_of(pids(), proc)
+        threads = [main_pid] if main_pid is not None else _threads_of(pids())
         if not threads:
             self._give_up("all of its processes have ended")
         elif len(threads) > _MOST_THREADS:
@@ -175,10 +175,10 @@ def _perf_event_open(attributes: bytes, thread: int) -> int:
         return -(error.errno or errno.EINVAL)
 
 
-def _has_processor_counters(devices: str = _DEVICES) -> bool:
+def _has_processor_counters() -> bool:
     """Returns False to skip an open that would fail, which costs every job's start a little."""
     try:
-        return not _NO_PROCESSORS.issuperset(os.listdir(devices))
+        return not _NO_PROCESSORS.issuperset(os.listdir(_DEVICES))
     except OSError:
         return True
 
@@ -199,11 +199,11 @@ def _why_not(number: int, *, is_hardware: bool) -> str:
     return f"perf_event_open: {os.strerror(number)}"
 
 
-def _threads_of(pids: Sequence[int], proc: str) -> list[int]:
+def _threads_of(pids: Sequence[int]) -> list[int]:
     threads: list[int] = []
     for pid in pids:
         try:
-            threads += map(int, os.listdir(f"{proc}/{pid}/task"))
+            threads += map(int, os.listdir(f"/proc/{pid}/task"))
         except OSError:
             continue
     return threads

@@ -326,7 +326,7 @@ class PacketCounters:
     """`descriptor`: of the map, for a process that is to read it too; -1 once it is closed. `links`: closing
     them ends the counting."""
 
-    def __init__(self, descriptor: int, links: tuple[int, ...] = ()) -> None:
+    def __init__(self, descriptor: int, links: tuple[int, ...]) -> None:
         self.descriptor = descriptor
         self._links = links
         self._memory: mmap.mmap = map_value(descriptor, VALUE_BYTES)

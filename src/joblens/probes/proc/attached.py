@@ -91,13 +91,13 @@ _STAT_EXIT_CODE = 49  # field 52 of /proc/PID/stat, counted behind the name
 _REAP_TIMEOUT_S = 0.5
 
 
-def exit_status_of(pidfd: int, pid: int, timeout_s: float = _REAP_TIMEOUT_S) -> int | None:
+def exit_status_of(pidfd: int, pid: int) -> int | None:
     """Returns the wait status of an ended process whose `pidfd` was opened while it ran.
 
     The kernel has it once the parent has reaped it, which may take a moment; before that /proc has. None:
     neither.
     """
-    give_up_s = time.monotonic() + timeout_s
+    give_up_s = time.monotonic() + _REAP_TIMEOUT_S
     while True:
         status = _status_by_descriptor(pidfd)
         if status is None:

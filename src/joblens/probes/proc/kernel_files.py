@@ -328,8 +328,8 @@ POWERCAP = "/sys/class/powercap"
 NO_ZONES = "no energy counters on this machine: no RAPL under /sys/class/powercap"
 
 
-def has_zones(root: str = POWERCAP) -> bool:
-    return bool(names_in(root))
+def has_zones() -> bool:
+    return bool(names_in(POWERCAP))
 
 
 def call(number: int, *arguments: int | bytes) -> int:

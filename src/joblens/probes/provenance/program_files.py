@@ -320,7 +320,7 @@ class CommandKind(Struct, frozen=True):
     """Commands that start the same files in the same folder."""
 
     cwd: str
-    words: tuple[str, ...]  # as probes.program_files.starting_words has them
+    words: tuple[str, ...]  # of `starting_words`
     search: str  # PATH
     environment: tuple[tuple[str, str], ...] | None = None  # None: that of this process
     is_one_of_many: bool = False  # its children are not measured

@@ -167,7 +167,7 @@ def check_queue(name: str) -> str:
 
 
 def check_route(name: str) -> str:
-    """Checks a queue, or a queue and a label (model.labels)."""
+    """Checks a queue, or a queue and a label (model.values.labels)."""
     check_queue(queue_and_label(name)[0])
     return name
 

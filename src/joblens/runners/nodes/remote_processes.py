@@ -270,7 +270,7 @@ class DoorCall:
 
 
 class DoorProcesses:
-    """ports.node_agents.NodeProcesses: one command on each of several nodes."""
+    """ports.cluster.NodeProcesses: one command on each of several nodes."""
 
     def __init__(self, calls: Sequence[DoorCall]) -> None:
         self._calls = calls
@@ -336,7 +336,7 @@ class _ToAll(io.RawIOBase, IO[bytes]):
 
 
 class DoorAgents:
-    """ports.node_agents.NodeAgents of a job with doors to its other nodes."""
+    """ports.cluster.NodeAgents of a job with doors to its other nodes."""
 
     def __init__(self, engine: str, job_id: str, doors: NodeDoors) -> None:
         nodes = (doors.here, *(door.node for door in doors.doors))

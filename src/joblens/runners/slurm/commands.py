@@ -53,9 +53,9 @@ class SlurmCommands:
         self._sacct_fields: list[str] | None = None
         self._config: dict[str, str] | None = None
 
-    def sbatch(self, options: Sequence[str], script: str, env: Mapping[str, str] | None = None) -> str:
+    def sbatch(self, options: Sequence[str], script: str) -> str:
         """Returns the job's id. The script goes through a pipe, so no file remains."""
-        output = self._ask(*sbatch_argv(options), stdin=script, base=_submitters_environment(), env=env)
+        output = self._ask(*sbatch_argv(options), stdin=script, base=_submitters_environment())
         # 'N', or 'N;cluster'; a plug-in may have printed before.
         return output.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
 
@@ -87,9 +87,9 @@ class SlurmCommands:
         for part in _parts(ids):
             self._ask_of_ids("scancel", *options, *part)
 
-    def sinfo(self, partition: str = "") -> list[Partition]:
+    def sinfo(self) -> list[Partition]:
         options = ["--noheader", f"--format={SINFO_FORMAT}"]
-        return read_sinfo(self._ask("sinfo", *options, *([f"--partition={partition}"] if partition else [])))
+        return read_sinfo(self._ask("sinfo", *options))
 
     def sacct(
         self, ids: Iterable[str] | None = None, *options: str, wait_s: float | None = None
@@ -162,7 +162,6 @@ class SlurmCommands:
         *words: str,
         stdin: str | None = None,
         base: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
         is_fine: Callable[[str], bool] | None = None,
         wait_s: float | None = None,
     ) -> str:
@@ -173,7 +172,7 @@ class SlurmCommands:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env={**(base or _plain_environment()), **(env or {})},
+                env=base or _plain_environment(),
                 timeout=wait_s or self._wait_s,
                 check=False,
             )

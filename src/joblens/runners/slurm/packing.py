@@ -146,7 +146,7 @@ def choose_packing(
     )
 
 
-def is_small(needs: Requirements, largest: LargestNode | None, took_s: float | None = None) -> bool:
+def is_small(needs: Requirements, largest: LargestNode | None, took_s: float | None) -> bool:
     """Returns whether a job may share an allocation. Measured durations take precedence over requested
     ones."""
     time_s = took_s if took_s is not None else needs.timeout_s

@@ -96,9 +96,9 @@ def _check_partitions(
     for scheduler in sorted(schedulers):
         for name in terms_for(scheduler, terms).partition.split(","):
             if name and name not in known:
-                where = f"scheduler '{scheduler}': " if scheduler else ""
                 raise PlanError(
-                    f"{where}Slurm has no partition '{name}'", hint=f"there are {', '.join(sorted(known))}"
+                    f"{_where(scheduler)}Slurm has no partition '{name}'",
+                    hint=f"there are {', '.join(sorted(known))}",
                 )
 
 
@@ -113,11 +113,9 @@ def _check_walltimes(
         walltime_s = wanted.walltime_within(limit_s)
         if limit_s is None or walltime_s is None or walltime_s <= limit_s:
             continue
-        where = f"scheduler '{scheduler}': " if scheduler else ""
         raise PlanError(
-            f"{where}a walltime of {format_duration(walltime_s)} is more than"
-            f" {f'partition {wanted.partition}' if wanted.partition else 'the default partition'} allows,"
-            f" {format_duration(limit_s)}",
+            f"{_where(scheduler)}a walltime of {format_duration(walltime_s)} is more than"
+            f" {_partition(wanted)} allows, {format_duration(limit_s)}",
             hint="choose another with --walltime, or another --partition",
         )
 
@@ -131,10 +129,8 @@ def _check_nodes(
         largest = largest_node_of(wanted.partition, largest_nodes)
         if largest is None or wanted.nodes <= largest.nodes:
             continue
-        where = f"scheduler '{scheduler}': " if scheduler else ""
         raise PlanError(
-            f"{where}{wanted.nodes} nodes are more than"
-            f" {f'partition {wanted.partition}' if wanted.partition else 'the default partition'} has,"
+            f"{_where(scheduler)}{wanted.nodes} nodes are more than {_partition(wanted)} has,"
             f" {largest.nodes}",
             hint="choose fewer with --nodes, or another --partition",
         )
@@ -149,14 +145,19 @@ def _check_memory(
         largest, memory = largest_node_of(wanted.partition, largest_nodes), wanted.memory_bytes
         if largest is None or memory is None or memory <= largest.memory_bytes:
             continue
-        name = scheduler or wanted.scheduler
-        where = f"scheduler '{name}': " if name else ""
         raise PlanError(
-            f"{where}mem {wanted.memory} is more than a node of"
-            f" {f'partition {wanted.partition}' if wanted.partition else 'the default partition'} has,"
-            f" {format_bytes(largest.memory_bytes)}",
+            f"{_where(scheduler or wanted.scheduler)}mem {wanted.memory} is more than a node of"
+            f" {_partition(wanted)} has, {format_bytes(largest.memory_bytes)}",
             hint="ask for less, or for another --partition",
         )
+
+
+def _where(scheduler: str) -> str:
+    return f"scheduler '{scheduler}': " if scheduler else ""
+
+
+def _partition(wanted: Terms) -> str:
+    return f"partition {wanted.partition}" if wanted.partition else "the default partition"
 
 
 def _lacks(request: PlacementRequest, largest: LargestNode | None, headroom: Headroom) -> list[Lack]:

@@ -34,7 +34,6 @@ _ANSWER_S = 60.0
 # Not sent with every transaction: without effect there, or not worth the bytes.
 _OF_SESSIONS = (
     DIRECT_MARK,
-    "default_transaction_read_only",
     "idle_in_transaction_session_timeout",
     "timezone",
 )
@@ -192,16 +191,14 @@ class Database:
         self,
         url: str,
         *,
-        read_only: bool = False,
         answer_s: float = _ANSWER_S,
         on_connect: Callable[[Connection], None] | None = None,
     ) -> None:
         self.shown = without_password(url)
-        self.read_only = read_only
         self._answer_s = answer_s
         self._parameters = _parameters(url, self.shown)
         self._given_options = self._parameters.pop("options", None)
-        self._settings = _settings(answer_s, read_only=read_only)
+        self._settings = _settings(answer_s)
         self._is_pooled = False
         self._on_connect = on_connect
         self._lock = threading.RLock()
@@ -391,9 +388,9 @@ def _parameters(url: str, shown: str) -> dict[str, Any]:
     return {**_DEFAULTS, **parameters, "autocommit": True}
 
 
-def _settings(answer_s: float, *, read_only: bool) -> dict[str, str]:
+def _settings(answer_s: float) -> dict[str, str]:
     """Returns the session settings for this connection."""
-    settings = {
+    return {
         "search_path": SCHEMA,
         "statement_timeout": f"{answer_s * 1000:.0f}",
         "lock_timeout": f"{_LOCK_S * 1000:.0f}",
@@ -402,7 +399,6 @@ def _settings(answer_s: float, *, read_only: bool) -> dict[str, str]:
         "timezone": "UTC",
         DIRECT_MARK: "on",
     }
-    return settings | {"default_transaction_read_only": "on"} if read_only else settings
 
 
 def _parse_url(url: str) -> dict[str, Any] | None:

@@ -24,7 +24,6 @@ from joblens.stores.sql.walks import (
 )
 
 _BEGAN = "(job.began_at_us + 0)"  # as the indexes of filters have it (migration 5)
-_NEWEST = 3000  # are searched first for names
 _SORT_KEYS = {
     SortKey.STARTED: "job.began_at_us",
     SortKey.ENDED: "job.ended_at_us",
@@ -92,7 +91,7 @@ def _walked(connection: Connection, query: HistoryQuery, driver: Driver, limit: 
 def _named(connection: Connection, query: HistoryQuery, limit: int) -> list[Position] | None:
     """Names that are not among the newest jobs are few, or of old jobs: then all that match are sorted."""
     texts, conditions = _texts(), _conditions(query)
-    sql, values = among_newest(texts, query, conditions, mark="%s", limit=limit, most_read=_NEWEST)
+    sql, values = among_newest(texts, query, conditions, mark="%s", limit=limit)
     found = _rows(connection, sql, values)
     if len(found) >= limit:
         return found

@@ -5,7 +5,7 @@ import os
 import re
 from typing import Any
 
-from joblens.model.errors import StoreError, StoreTooNew
+from joblens.model.errors import StoreTooNew
 from joblens.stores.postgres.connection import SCHEMA, Connection
 from joblens.stores.sql import Ask, Queries
 
@@ -67,7 +67,7 @@ _LOCK = (
 )
 
 
-def prepare(connection: Connection, shown: str, *, read_only: bool) -> None:
+def prepare(connection: Connection, shown: str) -> None:
     """Checks the schema, creates or upgrades it.
 
     Called for every new connection: the server may be another one.
@@ -79,15 +79,6 @@ def prepare(connection: Connection, shown: str, *, read_only: bool) -> None:
         raise StoreTooNew(
             f"the store {shown} has schema version {version}; this joblens knows {SCHEMA_VERSION} at most",
             hint="use the newer joblens that wrote it, or another store",
-        )
-    if read_only:
-        if version is None:
-            raise StoreError(
-                f"there is no joblens store in {shown}", hint="run a job first, or name another with --store"
-            )
-        raise StoreError(
-            f"the store {shown} has the old schema version {version} and is opened for reading only",
-            hint="any joblens command of a user who may write to it brings it up to date",
         )
     with connection.transaction():
         # Reads what others created during the wait, whatever the server's default isolation.

@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+import msgspec
+
 from joblens.model.delivery import Holding, Renewal, WorkerInfo
-from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.jobs.sample import Sample, SampleSeries
 from joblens.model.runs.run import Workflow
@@ -14,7 +15,7 @@ from joblens.model.sql import SqlAnswer, SqlLimits
 from joblens.model.writes import Write
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.sql import asker, prepare
-from joblens.stores.postgres.writer import Writer
+from joblens.stores.postgres.writer import Writer, record_changes, ticket_book
 from joblens.stores.queue.ticket_queries import TicketQueries
 from joblens.stores.queue.tickets import TicketBook
 from joblens.stores.sql import Ask
@@ -30,7 +31,7 @@ def _warn(message: str) -> None:
 
 
 class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
-    """Implements ports.store.Store and ports.deliveries.Deliveries.
+    """Implements ports.store.QueueStore.
 
     One connection behind a lock: usable from several threads, and after a fork. `url` has no password.
     `answer_s`: how long a reachable server may take to answer. Code for readers and upkeep is imported on
@@ -41,33 +42,25 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
         self,
         url: str,
         *,
-        read_only: bool = False,
         compression_level: int = 3,
         answer_s: float = 60.0,
         warn: Callable[[str], None] = _warn,
     ) -> None:
         self._whole_url = url
-        self._read_only = read_only
         self._level = compression_level
         self._warn = warn
-        self._database = Database(url, read_only=read_only, answer_s=answer_s, on_connect=self._prepare)
+        self._database = Database(url, answer_s=answer_s, on_connect=self._prepare)
         self.url = self._database.shown
         self._writer = Writer(self._database, compression_level)
         with self._database.use():
             pass  # report a bad store now rather than at the first query
 
     def _prepare(self, connection: Connection) -> None:
-        prepare(connection, self._database.shown, read_only=self._read_only)
+        prepare(connection, self._database.shown)
 
     def apply(self, writes: Sequence[Write]) -> None:
-        if not writes:
-            return
-        self._check_writable()
-        self._writer.apply(writes)
-
-    def _check_writable(self) -> None:
-        if self._read_only:
-            raise StoreError(f"the store {self.url} was opened for reading only")
+        if writes:
+            self._writer.apply(writes)
 
     def keep_numbers(
         self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
@@ -152,33 +145,56 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
     def close(self) -> None:
         self._database.close()
 
-    def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
-        from joblens.stores.postgres.lease_renewal import renew
+    # Workers ask these often: each is one statement.
 
-        self._check_writable()
-        return renew(self._database, worker, held, lease_s)
+    def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
+        from joblens.stores.queue.claims import count_workers
+
+        def work(book: TicketBook) -> Renewal:
+            rows = book.ask(
+                "renew_at_once",
+                name=worker.name,
+                host=worker.host,
+                data=msgspec.json.encode(worker),
+                lease_us=round(lease_s * 1_000_000),
+                uuids=list(held),
+                fences=list(held.values()),
+            )
+            return Renewal(
+                fenced=frozenset(held) - {uuid for uuid, _ in rows},
+                cancelled=frozenset(uuid for uuid, is_cancelled in rows if is_cancelled),
+                workers=count_workers(book),
+            )
+
+        return self._read(work)
 
     def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
-        from joblens.stores.postgres.lease_renewal import holdings_near
+        from joblens.stores.queue.claims import holding_of
 
-        return super().holdings(of=of) if near is None else holdings_near(self._database, near)
+        if near is None:
+            return super().holdings(of=of)
+        rows = self._read(lambda book: book.ask("holdings_near", worker=near.name, host=near.host))
+        return [holding_of(row) for row in rows]
 
     def _is_any_waiting(self, worker: WorkerInfo, older_than_s: float) -> bool:
-        from joblens.stores.postgres.lease_renewal import is_any_waiting
+        from joblens.stores.queue.claims import only_user
 
-        return is_any_waiting(self._database, worker, older_than_s)
+        [(is_waiting,)] = self._read(
+            lambda book: book.ask(
+                "is_any_waiting",
+                queues=list(worker.routes),
+                user=only_user(worker),
+                older_than_us=round(older_than_s * 1_000_000),
+            )
+        )
+        return bool(is_waiting)
 
     def _read(self, work: Callable[[TicketBook], T]) -> T:
-        from joblens.stores.postgres.writer import ticket_book
-
         with self._database.use() as connection:
             return work(ticket_book(connection, self._level))
 
     def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
         """Always durable: if the server lost a claim, two workers could get the same fencing token."""
-        from joblens.stores.postgres.writer import ticket_book
-
-        self._check_writable()
         return self._database.write(lambda connection: work(ticket_book(connection, self._level)))
 
     @contextmanager
@@ -192,11 +208,9 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
             yield asker(connection, "access.sql")
 
     def _change_access(self, work: Callable[[Ask], T]) -> T:
-        self._check_writable()
         return self._database.write(lambda connection: work(asker(connection, "access.sql")))
 
     def _delete(self, uuids: Sequence[str], by: str, at_us: int) -> DeletedJobs:
-        from joblens.stores.postgres.writer import record_changes
         from joblens.stores.sql.deletion import delete_jobs
 
         def work(connection: Connection) -> DeletedJobs:
@@ -204,7 +218,6 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
             record_changes(connection, [], deleted.sums)
             return deleted
 
-        self._check_writable()
         return self._database.write(work)
 
     @contextmanager

@@ -20,6 +20,7 @@ from joblens.stores.sql import Ask
 from joblens.stores.sql.upkeep import (
     DANGLING,
     PIECES_CHECKED,
+    check_backup_path,
     damaged_details,
     damaged_samples,
     portions,
@@ -105,12 +106,7 @@ _ERROR_LENGTH = 300
 
 def dump(url: str, path: str) -> None:
     """Dumps the database in pg_dump's format, for `pg_restore`. Writers continue meanwhile."""
-    if os.path.lexists(path):
-        raise InputError(
-            f"{path} exists already", hint="name a new file for the backup, or remove the old one"
-        )
-    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
+    check_backup_path(path)
     tool, shown = shutil.which("pg_dump"), without_password(url)
     if tool is None:
         raise InputError(

@@ -28,6 +28,7 @@ from joblens.stores.samples.rows import encode_piece
 from joblens.stores.sql.batch import (
     BatchRows,
     EndedJob,
+    Ending,
     JobChange,
     began_at_us,
     codes_of,
@@ -53,7 +54,7 @@ class KnownJob(msgspec.Struct):
     status: Status
     tool: str
     began_at_us: int
-    ending: tuple[int | None, int | None, int | None, int | None, int | None, str | None]
+    ending: Ending
     is_described: bool
     attempt_number: int
     fence: int
@@ -61,7 +62,7 @@ class KnownJob(msgspec.Struct):
     host: str = ""  # '': unchanged
 
     def ended(self) -> EndedJob | None:
-        return (self.tool, self.status.value, *self.ending[1:4]) if self.status.is_final else None
+        return self.ending.as_counted(self.tool, self.status) if self.status.is_final else None
 
     def row(self) -> tuple[Any, ...]:
         state = self.number, self.status.value, self.began_at_us, self.attempt_number
@@ -74,14 +75,14 @@ def known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:
         return found
     for row in connection.execute(_Q["known_jobs"], (uuids,)).fetchall():
         uuid, number, status, tool, began, *rest = row
-        ending, (is_described, attempt_number, fence, is_free) = tuple(rest[:6]), rest[6:]
+        *ending, is_described, attempt_number, fence, is_free = rest
         found[uuid] = KnownJob(
             uuid,
             number,
             Status(status),
             tool,
             began,
-            ending,
+            Ending(*ending),
             bool(is_described),
             attempt_number,
             fence,
@@ -310,11 +311,21 @@ class Batch(BatchRows):
         rows: list[_Row] = []
         for change in new:
             described = ("", "", "", "") if change.job is None else _description(change.job)
-            ending: _Row = (None,) * 6 if change.outcome is None else _ending(change.outcome)
             number = 0 if change.attempt is None else change.attempt.number
             state = status_of(change).value, began_at_us(change)
             link, host = self._link(change.job), host_of(change.attempt)
-            rows.append((change.uuid, *described, *state, *ending, *link, number, change.fence, host))
+            rows.append(
+                (
+                    change.uuid,
+                    *described,
+                    *state,
+                    *ending_of(change.outcome),
+                    *link,
+                    number,
+                    change.fence,
+                    host,
+                )
+            )
         found = connection.execute(_Q["insert_jobs"], _writer_columns(rows)).fetchall()
         return dict(found)
 
@@ -325,7 +336,7 @@ class Batch(BatchRows):
         if change.outcome is not None:
             self._over.append((change.uuid, change.outcome.status))
             tool = "" if change.job is None else storable(change.job.tool)
-            self._ended.append((tool, change.outcome.status.value, *ending_of(change.outcome)[1:4]))
+            self._ended.append(ending_of(change.outcome).as_counted(tool, change.outcome.status))
             self._touched_when_over.add(number)
             self._note_findings(number, change.outcome)
 
@@ -363,7 +374,7 @@ class Batch(BatchRows):
             if known.status is Status.LOST:
                 self._row("drop_findings", known.number)
             self._note_findings(known.number, outcome)
-            known.status, known.ending = outcome.status, _ending(outcome)
+            known.status, known.ending = outcome.status, ending_of(outcome)
             self._over.append((known.uuid, outcome.status))
             documents[2] = _json.encode(outcome)
         if known.row() != was:
@@ -401,11 +412,6 @@ def _documents(change: JobChange) -> list[bytes]:
 def _description(job: Job) -> tuple[str | None, str, str, str]:
     external_id = None if job.external_id is None else storable(job.external_id)
     return external_id, storable(job.name), storable(job.tool), storable(job.user)
-
-
-def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
-    *numbers, reason = ending_of(outcome)
-    return *numbers, storable(reason)  # type: ignore[return-value]
 
 
 def take_news(

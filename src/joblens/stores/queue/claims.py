@@ -172,7 +172,6 @@ _MORE_ROWS, _MIN_ROWS = 8, 64  # considered only after jobs that fit
 _FORGOTTEN_AFTER_S = 24 * 3600.0
 _THERE_S = 60.0  # workers without a report for this long are not counted
 _SCANS_PER_RENEWAL = 1 / 16  # renewals
-_encoder = msgspec.json.Encoder()
 _job = msgspec.json.Decoder(Job)
 _ticket = msgspec.json.Decoder(Ticket)
 _attempt = msgspec.json.Decoder(Attempt)
@@ -183,7 +182,7 @@ def claim_those(
     worker: WorkerInfo,
     uuids: Sequence[str],
     lease_s: float,
-    capacity: NodeCapacity | None = None,
+    capacity: NodeCapacity | None,
 ) -> list[Claim]:
     rows = book.ask("waiting_of", uuids=list(uuids), user=only_user(worker))
     order = {uuid: number for number, uuid in enumerate(uuids)}
@@ -197,7 +196,7 @@ def claim_oldest(
     most: int,
     lease_s: float,
     older_than_s: float,
-    capacity: NodeCapacity | None = None,
+    capacity: NodeCapacity | None,
 ) -> list[Claim]:
     until_us = book.now_us() - round(older_than_s * _SECOND)
 
@@ -274,9 +273,9 @@ def only_user(worker: WorkerInfo) -> str | None:
 
 def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
     at_us = book.now_us()
-    data = _encoder.encode(worker)
+    data = msgspec.json.encode(worker)
     book.ask("announce_worker", name=worker.name, at_us=at_us, data=data, host=worker.host)
-    workers = count_workers_now(book, at_us) if is_time_to_count() else 0
+    workers = count_workers(book)
     if not held:
         return Renewal(frozenset(), frozenset(), workers)
     mine = {
@@ -294,15 +293,12 @@ def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s
     )
 
 
-def is_time_to_count() -> bool:
-    return random.random() < _SCANS_PER_RENEWAL  # noqa: S311
-
-
-def count_workers_now(book: TicketBook, at_us: int) -> int:
-    """Forgets workers of long ago and returns the number of active ones.
-
-    Scans all workers, so not every renewal does this.
-    """
+def count_workers(book: TicketBook) -> int:
+    """Forgets workers of long ago and returns the number of active ones. It scans all workers, so it does so
+    only now and then, and otherwise returns 0."""
+    if random.random() >= _SCANS_PER_RENEWAL:  # noqa: S311
+        return 0
+    at_us = book.now_us()
     book.ask("forget_workers_before", before_us=at_us - round(_FORGOTTEN_AFTER_S * _SECOND))
     [(count,)] = book.ask("count_workers", since_us=at_us - round(_THERE_S * _SECOND))
     return int(count)

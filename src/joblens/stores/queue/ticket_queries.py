@@ -1,4 +1,4 @@
-"""Queue queries: ports.deliveries.Deliveries of a store in a database."""
+"""Queue queries: ports.store.Deliveries of a store in a database."""
 
 from __future__ import annotations
 

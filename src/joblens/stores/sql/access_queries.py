@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AccessQueries:
-    """ports.access.ServerStore. The types are imported on demand: running a job needs none of them."""
+    """ports.store.ServerStore. The types are imported on demand: running a job needs none of them."""
 
     def _asking_access(self) -> AbstractContextManager[Ask]:
         raise NotImplementedError

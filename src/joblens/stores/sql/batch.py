@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -33,16 +33,34 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Attempt, Job, Outcome
     from joblens.model.jobs.sample import Sample
     from joblens.model.runs.run import Run, RunEvent, Workflow
-    from joblens.model.writes import (
-        JobEnded,
-        Write,
-    )
+    from joblens.model.writes import JobEnded, Write
 
 METRICS = ("duration", "cpu", "memory")
 UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored units per displayed unit
 
-# tool, status, duration_us, cpu_usec, memory_bytes of an ended job
-EndedJob = tuple[str, str, int | None, int | None, int | None]
+
+class EndedJob(NamedTuple):
+    """An ended job as the statistics count it. The last three are in the order of METRICS."""
+
+    tool: str
+    status: str
+    duration_us: int | None
+    cpu_usec: int | None
+    memory_bytes: int | None
+
+
+class Ending(NamedTuple):
+    """Columns of a job's row that its outcome sets."""
+
+    ended_at_us: int | None = None
+    duration_us: int | None = None
+    cpu_usec: int | None = None
+    memory_bytes: int | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+
+    def as_counted(self, tool: str, status: Status) -> EndedJob:
+        return EndedJob(tool, status.value, self.duration_us, self.cpu_usec, self.memory_bytes)
 
 
 class Sum:
@@ -306,12 +324,17 @@ def runs_of(changes: dict[str, JobChange]) -> set[str]:
     return {job.run.run_uuid for job in jobs if job is not None and job.run is not None}
 
 
-def ending_of(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
-    """Returns ended_at_us, duration_us, cpu_usec, memory_bytes, exit_code, reason."""
-    usage = outcome.usage
-    duration_us = round(outcome.duration_s * 1_000_000)
-    used = usage.cpu_total_usec, usage.memory_peak_bytes
-    return outcome.ended_at_us, duration_us, *used, outcome.exit_code, outcome.reason
+def ending_of(outcome: Outcome | None) -> Ending:
+    if outcome is None:
+        return Ending()
+    return Ending(
+        ended_at_us=outcome.ended_at_us,
+        duration_us=round(outcome.duration_s * 1_000_000),
+        cpu_usec=outcome.usage.cpu_total_usec,
+        memory_bytes=outcome.usage.memory_peak_bytes,
+        exit_code=outcome.exit_code,
+        reason=storable(outcome.reason),
+    )
 
 
 class BatchRows:
@@ -338,7 +361,7 @@ class BatchRows:
         return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
 
     def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
-        """Returns the values that count among ended jobs; None: it does not count."""
+        """Notes a change of what counts for one job; None: it does not count."""
         if before == after:
             return
         if before is not None:

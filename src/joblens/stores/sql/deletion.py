@@ -13,11 +13,10 @@ from joblens.model.history import Tombstone
 from joblens.model.jobs.job import Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import AuditNoted
-from joblens.stores.sql.batch import audit_row, storable
+from joblens.stores.sql.batch import EndedJob, audit_row, storable
 
 if TYPE_CHECKING:
     from joblens.stores.sql import Ask
-    from joblens.stores.sql.batch import EndedJob
 
 Document = TypeVar("Document", bound=Struct)
 
@@ -94,7 +93,7 @@ def _note(ask: Ask, deleted: DeletedJobs, row: tuple[Any, ...], by: str, at_us: 
     )
     ask("insert_one_audit_entry", *audit_row(AuditNoted(entry)))
     deleted.tombstones.append(tombstone_of((uuid, number, external_id, name, user, status, at_us, by)))
-    deleted.sums.append((tool, status, duration_us, cpu_usec, memory_bytes))
+    deleted.sums.append(EndedJob(tool, status, duration_us, cpu_usec, memory_bytes))
     if started.provenance:
         deleted.digests.add(started.provenance)
 

@@ -22,7 +22,7 @@ def read_records(ask: Ask, numbers: Sequence[int]) -> Iterator[Record]:
             yield _record(*found[number])
 
 
-def read_unfinished(ask: Ask, user: str | None = None, run: str | None = None) -> list[Record]:
+def read_unfinished(ask: Ask, user: str | None, run: str | None) -> list[Record]:
     if run is not None:
         rows = ask("unfinished_of_run", run)
     else:

@@ -1,8 +1,9 @@
-"""Upkeep shared by all stores: consistency problems, and selection of samples to remove. Pure."""
+"""Upkeep shared by all stores: consistency problems, selection of samples to remove, paths of backups."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 
-from joblens.model.errors import StoreCorrupt
+from joblens.model.errors import InputError, StoreCorrupt
 from joblens.model.history import PruneReport
 from joblens.stores.samples.packed_details import unpack_details
 from joblens.stores.sql.batch import Sums
@@ -90,3 +91,14 @@ def prune_report(found: Sequence[Victim], samples: int, total_bytes: int, *, dry
         kept_bytes=total_bytes - freed,
         dry_run=dry_run,
     )
+
+
+def check_backup_path(path: str) -> None:
+    """Raises InputError if a backup cannot go there."""
+    if os.path.lexists(path):
+        raise InputError(
+            f"{path} exists already", hint="name a new file for the backup, or remove the old one"
+        )
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise InputError(f"{path}: there is no directory {folder}")

@@ -12,6 +12,7 @@ from joblens.stores.sql import Queries
 from joblens.stores.sql.queries import cursor_of, position_condition
 
 _MOST = 100  # walks of one list
+_NEWEST = 3000  # jobs that are searched first for a part of a name
 
 Condition = tuple[str, tuple[Any, ...]]
 
@@ -110,9 +111,8 @@ def among_newest(
     *,
     mark: str,
     limit: int | None,
-    most_read: int,
 ) -> tuple[str, list[Any]]:
-    """The same over all jobs, but reads at most so many of them, matching or not."""
+    """The same over all jobs, but reads only the newest, matching or not."""
     direction = direction_of(query)
     text, parameters = joined(texts, [behind(query, EVERYTHING, mark)])
     newest = texts["newest"].format(conditions=text, direction=direction)
@@ -124,7 +124,7 @@ def among_newest(
         number="job.id",
         direction=direction,
     )
-    return sql, [*parameters, most_read, *values, limit]
+    return sql, [*parameters, _NEWEST, *values, limit]
 
 
 def direction_of(query: HistoryQuery) -> str:

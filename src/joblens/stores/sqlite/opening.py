@@ -22,7 +22,7 @@ NETWORK_TYPES = frozenset(
 )
 
 
-def network_type(path: str, mountinfo: str = MOUNTINFO) -> str | None:
+def network_type(path: str, mountinfo: str) -> str | None:
     """Returns the type of file system if `path` (which exists) is on a network or FUSE, else None."""
     if mountinfo == MOUNTINFO and os.major(os.stat(path).st_dev) != 0:
         return None  # on a block device: no need to read the mount table

@@ -32,7 +32,6 @@ from joblens.stores.sqlite.sql import QUERIES
 
 _FEW = 4000  # are looked up one by one and sorted
 _SORTABLE = 150_000  # of an index that has all that is needed
-_NEWEST = 3000  # are searched first for a part of a name
 _NO_LIMIT = -1
 _ALL_STATUSES = tuple(Status)
 
@@ -112,7 +111,7 @@ def _named(connection: apsw.Connection, query: HistoryQuery, limit: int) -> list
     """Names that are not among the newest jobs are few, or of old jobs: then all that match are sorted."""
     if limit != _NO_LIMIT:
         others = _conditions(query)
-        sql, values = among_newest(QUERIES, query, others, mark="?", limit=limit, most_read=_NEWEST)
+        sql, values = among_newest(QUERIES, query, others, mark="?", limit=limit)
         found: list[Position] = [(number, value) for number, value in connection.execute(sql, values)]
         if len(found) >= limit:
             return found

@@ -1,38 +1,26 @@
-"""Statistics over ended jobs in an SQLite store: sums, updated with each outcome."""
+"""Statistics over ended jobs in an SQLite store: from the sums that its writer keeps, or from the jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
 from msgspec.structs import replace
 
-from joblens.stores.sql.batch import Sum, largest_of, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.batch import Sum, needs_jobs, statistics_of, sums_of
 from joblens.stores.sqlite.sql import QUERIES
+from joblens.stores.sqlite.writer import add_sums
 
 if TYPE_CHECKING:
     from joblens.model.history import HistoryQuery, Statistics
-    from joblens.stores.sql.batch import EndedJob, Sums
-
-
-def record_changes(
-    connection: apsw.Connection, added: Iterable[EndedJob], removed: Iterable[EndedJob]
-) -> None:
-    """Adds to and subtracts from the stored sums. Call inside the transaction, after the jobs' own rows."""
-    removed = list(removed)
-    _store(connection, sums_of(added, removed))
-    for tool, status in {(tool, status) for tool, status, *_ in removed}:
-        connection.execute(QUERIES["drop_empty_rollup"], (tool, status))
-        connection.execute(QUERIES["drop_empty_sketch"], (tool, status))
-    connection.executemany(QUERIES["refresh_largest"], largest_of(removed))
+    from joblens.stores.sql.batch import Sums
 
 
 def rebuild(connection: apsw.Connection) -> None:
     connection.execute(QUERIES["clear_rollup"])
     connection.execute(QUERIES["clear_sketch"])
-    _store(connection, sums_from_jobs(connection))
+    add_sums(connection, sums_from_jobs(connection))
 
 
 def sums_from_jobs(connection: apsw.Connection) -> Sums:
@@ -61,17 +49,6 @@ def statistics(connection: apsw.Connection, query: HistoryQuery) -> Statistics:
     conditions, parameters = conditions_of(query)
     sql = QUERIES["ended_numbers"].format(conditions=conditions)
     return statistics_of(sums_of(connection.execute(sql, parameters)))
-
-
-def _store(connection: apsw.Connection, sums: Sums) -> None:
-    connection.executemany(
-        QUERIES["add_to_rollup"],
-        [(*key, entry.count, entry.total, entry.largest) for key, entry in sums.items()],
-    )
-    connection.executemany(
-        QUERIES["add_to_sketch"],
-        [(*key, bucket, count) for key, entry in sums.items() for bucket, count in entry.buckets.items()],
-    )
 
 
 def _json_or_none(values: tuple[str, ...]) -> str | None:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class SqliteStore(SqliteJobStore, RecordQueries, TicketQueries, AccessQueries):
-    """Implements ports.store.Store and ports.deliveries.Deliveries, for any number of processes on one host.
+    """Implements ports.store.QueueStore, for any number of processes on one host.
 
     Code for readers and upkeep is imported on demand.
     """
@@ -164,7 +164,7 @@ class SqliteStore(SqliteJobStore, RecordQueries, TicketQueries, AccessQueries):
     def _delete(self, uuids: Sequence[str], by: str, at_us: int) -> DeletedJobs:
         from joblens.stores.sql.deletion import delete_jobs
         from joblens.stores.sqlite.sql import access_queries, asker
-        from joblens.stores.sqlite.statistics import record_changes
+        from joblens.stores.sqlite.writer import record_changes
 
         self._check_writable()
         with self._write(for_good=True) as connection:

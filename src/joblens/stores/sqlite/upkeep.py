@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import apsw
 
-from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.samples.rows import decode_samples
 from joblens.stores.sql.upkeep import (
     DANGLING,
     PIECES_CHECKED,
     Victim,
+    check_backup_path,
     damaged_details,
     damaged_samples,
     portions,
@@ -93,12 +93,7 @@ def _newest_blocks(connection: apsw.Connection) -> Iterator[tuple[int, int, int,
 
 def backup(connection: apsw.Connection, path: str) -> None:
     """Makes a consistent copy while others write."""
-    if os.path.lexists(path):
-        raise InputError(
-            f"{path} exists already", hint="name a new file for the backup, or remove the old one"
-        )
-    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
+    check_backup_path(path)
     with store_errors(path):
         copy_store(connection, path)
 

@@ -15,11 +15,13 @@ from joblens.model.writes import RunCreated, WorkflowCreated
 from joblens.stores.queue.tickets import TicketFacts, counts, remove_ended
 from joblens.stores.sql.batch import (
     BatchRows,
+    EndedJob,
     began_at_us,
     codes_of,
     ending_of,
     event_row,
     host_of,
+    largest_of,
     may_replace,
     moved,
     run_row,
@@ -27,9 +29,9 @@ from joblens.stores.sql.batch import (
     runs_of,
     status_of,
     storable,
+    sums_of,
     workflow_row,
 )
-from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.sample_tables import SampleTables
 from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES, access_queries, as_parameter
 
@@ -38,10 +40,7 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Job, Outcome
     from joblens.model.runs.run import Run, Workflow
     from joblens.model.writes import RunNoted, Write
-    from joblens.stores.sql.batch import (
-        EndedJob,
-        JobChange,
-    )
+    from joblens.stores.sql.batch import JobChange, Sums
 
 _json = msgspec.json.Encoder()
 
@@ -171,7 +170,30 @@ class KnownJob(msgspec.Struct):
     has_free_ticket: bool  # no worker holds it
 
     def ended(self) -> EndedJob:
-        return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
+        return EndedJob(self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes)
+
+
+def record_changes(
+    connection: apsw.Connection, added: Iterable[EndedJob], removed: Iterable[EndedJob]
+) -> None:
+    """Adds to and subtracts from the stored sums. Call inside the transaction, after the jobs' own rows."""
+    removed = list(removed)
+    add_sums(connection, sums_of(added, removed))
+    for tool, status in {(tool, status) for tool, status, *_ in removed}:
+        connection.execute(QUERIES["drop_empty_rollup"], (tool, status))
+        connection.execute(QUERIES["drop_empty_sketch"], (tool, status))
+    connection.executemany(QUERIES["refresh_largest"], largest_of(removed))
+
+
+def add_sums(connection: apsw.Connection, sums: Sums) -> None:
+    connection.executemany(
+        QUERIES["add_to_rollup"],
+        [(*key, entry.count, entry.total, entry.largest) for key, entry in sums.items()],
+    )
+    connection.executemany(
+        QUERIES["add_to_sketch"],
+        [(*key, bucket, count) for key, entry in sums.items() for bucket, count in entry.buckets.items()],
+    )
 
 
 class Batch(BatchRows):
@@ -237,7 +259,7 @@ class Batch(BatchRows):
         if self.has_outcome:
             connection.execute(QUERIES["forget_cancel_requests"])
         if self._ended or self._no_longer:
-            statistics.record_changes(connection, self._ended, self._no_longer)
+            record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
             self._tickets.write(ticket_book(connection, self._level))
         if self._over:
@@ -253,7 +275,7 @@ class Batch(BatchRows):
         status = status_of(change).value
         described = _description(job) if job is not None else (None, "", "", "")
         tool = described[2] or ""
-        ending: tuple[int | str | None, ...] = (None,) * 6 if outcome is None else ending_of(outcome)
+        ending = ending_of(outcome)
         began = began_at_us(change)
         self._row(
             "insert_job",
@@ -272,7 +294,7 @@ class Batch(BatchRows):
             self._tag(number, job)
         if outcome is not None:
             self._over.append((change.uuid, outcome.status))
-            self._ended.append((tool, status, *ending_of(outcome)[1:4]))
+            self._ended.append(ending.as_counted(tool, outcome.status))
             self._note_findings(number, outcome)
 
     def _update(self, known: KnownJob, change: JobChange) -> None:
@@ -309,7 +331,8 @@ class Batch(BatchRows):
             self._note_findings(known.number, outcome)
             known.status = outcome.status
             self._over.append((known.uuid, outcome.status))
-            known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:4]
+            known.duration_us, known.cpu_usec = ending.duration_us, ending.cpu_usec
+            known.memory_bytes = ending.memory_bytes
             self._row("set_ended", outcome.status.value, *ending, known.number)
             self._row("set_outcome_detail", details[2], known.number)
         self._count(was_over, known.ended() if known.status.is_final else None)

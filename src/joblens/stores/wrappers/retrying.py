@@ -26,7 +26,7 @@ class RetryingStore(StoreWrapper):
         inner: Store,
         report: Callable[[str], None],
         *,
-        until: float | None = None,
+        until: float | None,
         pause_s: float = _PAUSE_S,
     ) -> None:
         self.inner = inner

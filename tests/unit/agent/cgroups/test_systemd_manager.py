@@ -73,6 +73,12 @@ def manager(*fakes: FakeSystemd, timeout_s: float = 5.0) -> SystemdManager:
     return SystemdManager([str(fake.path) for fake in fakes], timeout_s)
 
 
+def manager_property(asked: SystemdManager, name: str) -> Any:
+    """A property of the manager itself."""
+    path, interface = "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"
+    return asked.object_property(path, interface, name)
+
+
 def test_a_scope_is_created_with_its_process_delegated_and_collected(make: Making) -> None:
     fake = make(StartTransientUnit=lambda *_: ("o", (JOB,)))
     scope = Scope(unit="joblens-1.scope", slice="app-x.slice", tasks_max=77, description="jobs: all öf them")
@@ -135,7 +141,7 @@ def test_processes_are_attached_to_a_subgroup_of_a_unit(make: Making) -> None:
 )
 def test_properties_are_read(make: Making, signature: str, value: Any) -> None:
     fake = make(Get=lambda *_: ("v", ((signature, value),)))
-    assert manager(fake).manager_property("SystemState") == value
+    assert manager_property(manager(fake), "SystemState") == value
     assert manager(fake).unit_property("a.scope", "ControlGroup") == value
     assert [arguments for _, arguments in fake.calls] == [
         ("org.freedesktop.systemd1.Manager", "SystemState"),
@@ -177,7 +183,7 @@ def test_signals_and_replies_to_others_are_skipped(make: Making) -> None:
     fake = make(Get=lambda *_: ("v", (("s", "running"),)))
     stranger = message(2, [(5, "u", 1000)], b"")
     fake.before_reply = signal("UnitNew", "so", ("a.scope", "/a")) * 300 + stranger
-    assert manager(fake).manager_property("SystemState") == "running"
+    assert manager_property(manager(fake), "SystemState") == "running"
 
 
 def test_a_refusal_has_the_words_and_the_name_of_the_error(make: Making) -> None:
@@ -194,7 +200,7 @@ def test_the_next_socket_is_tried_when_nobody_listens_at_the_first(make: Making,
     dead.close()
     fake = make("bus", Get=lambda *_: ("v", (("s", "degraded"),)))
     both = SystemdManager([str(tmp_path / "private"), str(fake.path)], 5.0)
-    assert both.manager_property("SystemState") == "degraded"
+    assert manager_property(both, "SystemState") == "degraded"
 
 
 def test_a_silent_bus_does_not_keep_the_manager_from_its_private_socket(
@@ -203,9 +209,9 @@ def test_a_silent_bus_does_not_keep_the_manager_from_its_private_socket(
     bus = str(tmp_path / "bus")
     monkeypatch.setattr(systemd_manager, "_silent", {bus})
     fake = make(Get=lambda *_: ("v", (("s", "running"),)))
-    assert SystemdManager([str(fake.path), bus], 5.0).manager_property("SystemState") == "running"
+    assert manager_property(SystemdManager([str(fake.path), bus], 5.0), "SystemState") == "running"
     with pytest.raises(ManagerError, match="is not asked again"):
-        SystemdManager([bus, str(fake.path)], 5.0).manager_property("SystemState")
+        manager_property(SystemdManager([bus, str(fake.path)], 5.0), "SystemState")
 
 
 def test_a_manager_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
@@ -223,7 +229,7 @@ def test_a_manager_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
     assert waited_s > 0.29
     for _ in range(20):
         with pytest.raises(ManagerError, match="has not answered"):
-            SystemdManager(paths, 0.3).manager_property("SystemState")
+            manager_property(SystemdManager(paths, 0.3), "SystemState")
     assert time.monotonic() - started_s - waited_s < 20 * 0.3 / 2, "none of them waited"
     for listener in listeners:
         listener.close()
@@ -241,7 +247,7 @@ def test_a_manager_with_a_full_queue_of_connections_is_not_waited_for_longer(tmp
         waiting[-1].connect_ex(path)
     started_s = time.monotonic()
     with pytest.raises(ManagerError, match=r"has not answered within 0\.3s"):
-        SystemdManager([path], 0.3).manager_property("SystemState")
+        manager_property(SystemdManager([path], 0.3), "SystemState")
     assert time.monotonic() - started_s > 0.29
     for one in (*waiting, listener):
         one.close()
@@ -284,7 +290,7 @@ def test_garbage_is_a_reason_and_nothing_worse(
         connection.shutdown(socket.SHUT_RDWR)
 
     with pytest.raises(ManagerError, match=reason):
-        SystemdManager([serve(talk)], 5.0).manager_property("SystemState")
+        manager_property(SystemdManager([serve(talk)], 5.0), "SystemState")
 
 
 def test_an_answer_in_the_other_byte_order_is_understood(
@@ -298,7 +304,7 @@ def test_an_answer_in_the_other_byte_order_is_understood(
         body = b"\1u\0\0" + struct.pack(">I", 7)
         connection.sendall(struct.pack(">BBBBIII", ord("B"), 2, 0, 1, len(body), 9, 15) + fields + body)
 
-    assert SystemdManager([serve(talk)], 5.0).manager_property("NNames") == 7
+    assert manager_property(SystemdManager([serve(talk)], 5.0), "NNames") == 7
 
 
 def test_a_socket_in_a_directory_of_another_user_is_not_trusted(
@@ -309,13 +315,13 @@ def test_a_socket_in_a_directory_of_another_user_is_not_trusted(
         os.chown(fake.path.parent, 4243, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     with pytest.raises(ManagerError, match="belongs to uid"):
-        manager(fake).manager_property("SystemState")
+        manager_property(manager(fake), "SystemState")
     assert fake.connections == 0
 
 
 def test_without_any_socket_that_is_the_reason() -> None:
     with pytest.raises(ManagerError, match="no systemd manager runs for this user"):
-        SystemdManager([]).manager_property("SystemState")
+        manager_property(SystemdManager([]), "SystemState")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from joblens.model.jobs.details import GpuFacts
 from joblens.probes.gpu import devices as gpu_devices
-from joblens.probes.gpu.devices import ask_gpus, gpu_problems, list_gpus
+from joblens.probes.gpu.devices import ask_gpus, list_gpus
 from joblens.probes.proc.kernel_files import count_gpus
 
 
@@ -23,7 +23,7 @@ def test_a_machine_without_gpus_lists_none(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(gpu_devices, "has_nvidia", lambda: False)
     monkeypatch.setattr(gpu_devices, "has_drm", lambda: False)
     assert list_gpus() == []
-    assert gpu_problems() == {}
+    assert ask_gpus() == ([], {})
 
 
 def test_gpus_of_every_make_are_counted_without_touching_one(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class Answers(SlurmCommands):
         self.queued: list[QueuedJob] = []
         self.accounts: list[SlurmJob] = []
 
-    def sinfo(self, partition: str = "") -> list[Partition]:
+    def sinfo(self) -> list[Partition]:
         return [MAIN]
 
     def config(self) -> dict[str, str]:
@@ -282,7 +282,7 @@ def test_a_walltime_beyond_the_limit_of_the_partition_is_refused() -> None:
 def test_the_usual_walltime_of_a_scheduler_is_no_longer_than_its_partition_allows() -> None:
     limited = structs.replace(MAIN, max_time_s=120)
     answers = Answers()
-    answers.sinfo = lambda partition="": [limited]  # type: ignore[method-assign]
+    answers.sinfo = lambda: [limited]  # type: ignore[method-assign]
     plan = Plan(name="test", jobs=(job("a", scheduler="quick"),), slurm_schedulers=({"name": "quick"},))
     orders, requests = orders_of(plan, answers, SlurmChoice(packing="allocations"))
     SlurmSite(answers).check(requests, orders.terms(), orders.headroom)

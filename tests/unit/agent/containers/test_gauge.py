@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from joblens.agent.containers.oom_watch import OomWatch
+from joblens.agent.containers.gauge import OomWatch
 
 EVENTS = "low 0\nhigh 0\nmax 12\noom 1\noom_kill {}\noom_group_kill 0\n"
 
