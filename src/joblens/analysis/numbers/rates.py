@@ -20,7 +20,7 @@ def elapsed_usec(earlier: Sample, later: Sample) -> int | None:
 
 
 def growth(earlier: Sample, later: Sample, counter: str) -> int | None:
-    """How much a counter grew, or None."""
+    """Returns the increase of a counter; None: unknown, or it fell."""
     before: int | None = getattr(earlier, counter)
     after: int | None = getattr(later, counter)
     if before is None or after is None or after < before:
@@ -34,20 +34,15 @@ def per_second(earlier: Sample, later: Sample, counter: str) -> float | None:
     return None if grown is None or usec is None else grown * 1_000_000 / usec
 
 
-def time_percent(earlier: Sample, later: Sample, counter: str) -> float | None:
-    """A counter of microseconds as share of the time that passed: 100 is all of it."""
-    grown = growth(earlier, later, counter)
+def cpu_percent(earlier: Sample, later: Sample) -> float | None:
+    """Returns the mean CPU use: 100 is one core, busy all the time."""
+    grown = growth(earlier, later, "cpu_total_usec")
     usec = elapsed_usec(earlier, later)
     return None if grown is None or usec is None else 100.0 * grown / usec
 
 
-def cpu_percent(earlier: Sample, later: Sample) -> float | None:
-    """100 is one core, busy all the time."""
-    return time_percent(earlier, later, "cpu_total_usec")
-
-
 def throttle_percent(earlier: Sample, later: Sample) -> float | None:
-    """Share of the scheduler's periods in which the job ran into its CPU limit."""
+    """Returns the share of the scheduler's periods in which the job was throttled by its CPU limit."""
     throttled = growth(earlier, later, "cpu_throttled_periods")
     periods = growth(earlier, later, "cpu_periods")
     if throttled is None or periods is None:
@@ -56,7 +51,7 @@ def throttle_percent(earlier: Sample, later: Sample) -> float | None:
 
 
 def host_cpu_percent(earlier: Sample, later: Sample) -> float | None:
-    """The whole machine; 100 is all cores busy."""
+    """Returns the CPU use of the whole machine: 100 is all cores busy."""
     busy = growth(earlier, later, "host_cpu_busy_usec")
     total = growth(earlier, later, "host_cpu_total_usec")
     return None if busy is None or not total else min(100.0, 100.0 * busy / total)
