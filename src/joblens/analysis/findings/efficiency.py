@@ -20,6 +20,7 @@ from joblens.analysis.numbers.rates import (
 )
 from joblens.model.jobs.job import BY_AFFINITY, Code, Finding, Outcome, Record, Severity, Status, Usage
 from joblens.model.jobs.sample import Sample
+from joblens.model.values.lists import counted
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
 # Shares of the job's time, in percent, from which waiting is reported.
@@ -130,7 +131,7 @@ def _limits_not_enforced(record: Record) -> Iterator[Finding]:
         )
     elif cpus is not None and cpus % 1 and enforced["cpus"].startswith(BY_AFFINITY):
         whole = math.ceil(cpus)
-        only = f"{whole} whole CPU{'' if whole == 1 else 's'}"
+        only = counted(whole, "whole CPU")
         text = f"this machine could not enforce --cpus {cpus:g}, only {only}"
         yield Finding(
             Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows how to enable it"
@@ -150,7 +151,7 @@ def _request_above_capacity(record: Record) -> Iterator[Finding]:
     if asked.memory_bytes is not None and total is not None and asked.memory_bytes > total:
         parts.append(f"{format_bytes(asked.memory_bytes)} of memory (it has {format_bytes(total)})")
     if asked.gpus is not None and machine.gpu_count is not None and asked.gpus > machine.gpu_count:
-        gpus = "1 GPU" if asked.gpus == 1 else f"{asked.gpus} GPUs"
+        gpus = counted(asked.gpus, "GPU")
         parts.append(f"{gpus} (it has {machine.gpu_count or 'none'})")
     if parts:
         text = f"requested more than this machine has: {', '.join(parts)}"

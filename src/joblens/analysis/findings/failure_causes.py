@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from joblens.analysis.numbers.rates import is_memory_measured, is_out_of_memory
 from joblens.model.jobs.job import Job, Outcome, Record, Status
+from joblens.model.values.lists import counted
 from joblens.model.values.units import format_bytes, format_duration
 
 _KILLED = 137  # 128 + SIGKILL
@@ -100,7 +101,7 @@ def _memory_evidence(outcome: Outcome, limit: int | None) -> str:
     kills = outcome.usage.oom_kills or 0
     if not kills:
         return "out of memory: joblens killed it above its memory limit"
-    who = "1 process" if kills == 1 else f"{kills} processes"
+    who = counted(kills, "process")
     where = (
         "the machine or an enclosing limit ran out of memory"
         if limit is None

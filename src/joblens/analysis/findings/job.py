@@ -22,6 +22,7 @@ from joblens.model.jobs.job import (
 )
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
+from joblens.model.values.lists import counted
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -57,15 +58,14 @@ def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
         yield Finding(
             Code.CHILD_OUT_OF_MEMORY,
             Severity.WARNING,
-            f"the kernel killed {_plural(kills, 'process', 'processes')} of the job: out of memory;"
-            " the job continued",
+            f"the kernel killed {counted(kills, 'process')} of the job: out of memory; the job continued",
             _more_memory(record, outcome),
         )
     if outcome.leftovers:
         yield Finding(
             Code.LEFTOVERS,
             Severity.WARNING,
-            f"{_plural(outcome.leftovers, 'process', 'processes')} outlived the main process and"
+            f"{counted(outcome.leftovers, 'process')} outlived the main process and"
             f" {'was' if outcome.leftovers == 1 else 'were'} killed",
             "wait for started processes before exiting (in a shell: wait)",
         )
@@ -233,10 +233,6 @@ def _see_stderr(record: Record) -> str:
 
 def _ident(record: Record) -> str:
     return short(record.job.uuid)
-
-
-def _plural(count: int, one: str, many: str) -> str:
-    return f"1 {one}" if count == 1 else f"{count} {many}"
 
 
 _SMALL_MEMORY_BYTES = 16 * MIB

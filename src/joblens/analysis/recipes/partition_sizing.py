@@ -17,6 +17,7 @@ from joblens.model.recipes.recipe import (
     Modality,
     PartitionSettings,
 )
+from joblens.model.values.lists import counted
 from joblens.model.values.units import MIB, format_bytes
 
 # Minimum size: starting a partition costs as much as processing this much.
@@ -167,7 +168,7 @@ def _workers(given: SizingInput, budget: int, reasons: list[str]) -> int:
 
 
 def _workers_word(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
+    return counted(count, "worker")
 
 
 def _target(given: SizingInput, reasons: list[str]) -> int:
@@ -466,7 +467,7 @@ def learn(tables: Iterable[OperatorTable], names: Sequence[str]) -> OperatorMemo
         return ASSUMED_MEMORY
     hungriest = max(needs, key=lambda name: needs[name])
     per_byte = max(_LEAST_PER_BYTE, needs[hungriest] * _MARGIN)
-    source = f"measured in {runs} earlier run{'' if runs == 1 else 's'}, most by {hungriest}"
+    source = f"measured in {counted(runs, 'earlier run')}, most by {hungriest}"
     unknown = [name for name in dict.fromkeys(names) if name not in needs]
     if unknown and per_byte < ASSUMED_MEMORY.per_byte:
         per_byte = ASSUMED_MEMORY.per_byte

@@ -11,6 +11,7 @@ from joblens.analysis.sizing.amounts import memory_text, rounded_memory
 from joblens.analysis.sizing.observations import Observation, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, advise
 from joblens.model.jobs.job import Record, Requirements, Status
+from joblens.model.values.lists import counted
 from joblens.model.values.units import MIB
 
 _CPU_STEP = 0.25
@@ -115,10 +116,10 @@ def service_name(text: str) -> str:
 def _service_lines(service: ServiceAdvice) -> list[str]:
     limits = _amounts(service.limit_cpus, service.limit_memory_bytes)
     reservations = _amounts(service.reserved_cpus, service.reserved_memory_bytes)
-    counted = "1 job" if service.jobs == 1 else f"{service.jobs} jobs"
-    lines = [f"  {_key(service.name)}:  # {counted} measured"]
+    jobs = counted(service.jobs, "job")
+    lines = [f"  {_key(service.name)}:  # {jobs} measured"]
     if not limits and not reservations:
-        return [f"  {_key(service.name)}: {{}}  # {counted}, nothing measured"]
+        return [f"  {_key(service.name)}: {{}}  # {jobs}, nothing measured"]
     lines += ["    deploy:", "      resources:"]
     if limits:
         reasons = dict(zip(("cpus", "memory"), (service.cpus_reason, service.memory_reason), strict=True))

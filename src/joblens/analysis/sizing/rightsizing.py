@@ -38,6 +38,7 @@ from joblens.analysis.sizing.observations import (
     without_mapped_files,
 )
 from joblens.model.jobs.job import Requirements
+from joblens.model.values.lists import counted
 from joblens.model.values.units import format_bytes, format_duration
 
 _LOW = "low"
@@ -204,7 +205,7 @@ def _cpus(group: Group) -> Advice | None:
     advised: float = cpus_for(peak)
     percent = round(100 * peak)
     # Sampling shows a busy core as a little more than one.
-    cores = "1 core" if advised == 1 else f"{advised:g} cores"
+    cores = counted(advised, "core")
     headroom = "up to the next core" if percent <= 100 * advised else f"hardly more than {cores}"
     level = "average" if any(item.is_sampled for item in observations) else "peak"
     reason = f"{level} {percent}% CPU, {headroom}"

@@ -1,4 +1,4 @@
-"""Long lists as text: the first few items, and how many more there are."""
+"""Lists and counts as text."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -10,3 +10,10 @@ def listed(items: Sequence[T], most: int, show: Callable[[T], str] = str) -> str
     """Returns 'a, b and 4 more'. Calls `show` only for items that are shown."""
     more = len(items) - most
     return ", ".join(map(show, items[:most])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def counted(number: float, noun: str) -> str:
+    """Returns '1 job', '2,000 jobs', '3 processes', '0.5 CPUs'."""
+    text = f"{number:,.0f}" if number == int(number) else f"{number:g}"
+    plural = f"{noun}es" if noun.endswith("ss") else f"{noun}s"
+    return f"{text} {noun if number == 1 else plural}"

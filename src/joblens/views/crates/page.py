@@ -4,14 +4,15 @@ import html
 from collections.abc import Iterable, Sequence
 
 from joblens.analysis.crates.actions import command_line, error_of
-from joblens.analysis.crates.graph import METADATA, instant
+from joblens.analysis.crates.graph import METADATA
 from joblens.analysis.crates.profiles import job_title, run_title
 from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, CrateStep
 from joblens.model.jobs.details import CodeVersion, Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.redaction.secrets import redact_address
+from joblens.model.values.lists import counted
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import counted, seconds
+from joblens.views.text.numbers import instant, seconds
 from joblens.views.text.style import PAGE_HEAD
 
 STYLE = """
@@ -111,7 +112,7 @@ def run_page(found: CrateRun, about: CrateAbout) -> str:
         ("Run", _run_badge(run.status.value)),
         ("Jobs completed", f"{done:,} of {len(found.steps):,}"),
         ("Attempts", f"{len(attempts):,}"),
-        ("Started", "" if run.started_at_us is None else _moment(run.started_at_us)),
+        ("Started", "" if run.started_at_us is None else instant(run.started_at_us)),
         ("CPU time", _text(format_duration(sum(_cpu_s(one.record) for one in attempts)))),
         ("Largest job", _largest(attempts)),
         ("Host", _text(run.host)),
@@ -134,7 +135,7 @@ def _page(title: str, kind: str, lead: Cell, body: Iterable[str], about: CrateAb
         style=STYLE,
         body="\n".join(part for part in body if part),
         version=_text(about.version),
-        when=_moment(about.published_at_us),
+        when=instant(about.published_at_us),
         metadata=METADATA,
         license=f'<a href="{license_}">{license_}</a>' if is_link else license_,
     )
@@ -313,11 +314,7 @@ def _run_badge(status: str) -> Cell:
 def _when(record: Record) -> Cell:
     if record.attempt is None:
         return ""
-    return f'<span class="when">{_moment(record.attempt.started_at_us)}</span>'
-
-
-def _moment(at_us: int) -> Cell:
-    return f"{instant(at_us)[:19].replace('T', ' ')} UTC"
+    return f'<span class="when">{instant(record.attempt.started_at_us)}</span>'
 
 
 def _duration(record: Record) -> Cell:

@@ -104,8 +104,7 @@ def _top_table(rows: Sequence[Sequence[str]], width: int, paint: Palette) -> lis
         used_columns.pop()  # the curve: numbers are more important
     if extra == len(_OPTIONAL) and width < _WIDTH_FOR_NUMBERS:
         used_columns.pop()
-    columns = [_TOP_COLUMNS[index] for index in used_columns]
-    return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)
+    return render_table(_TOP_COLUMNS, rows, width, paint, indexes=used_columns)
 
 
 def _cpu(curve: Sequence[Point]) -> float:

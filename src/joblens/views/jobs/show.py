@@ -10,7 +10,8 @@ from joblens.model.jobs.details import CodeVersion, Details, Program, Provenance
 from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Placement, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
-from joblens.model.values.units import KIB, format_bytes, format_duration, format_instant
+from joblens.model.values.lists import counted
+from joblens.model.values.units import KIB, format_bytes, format_duration
 from joblens.views.jobs.devices import container_pairs
 from joblens.views.jobs.labels import (
     SectionContext,
@@ -24,7 +25,7 @@ from joblens.views.jobs.resources import node_lines, parts_known, render_part, r
 from joblens.views.jobs.seff import account_notes, account_pairs
 from joblens.views.jobs.summary import ending, finding_lines
 from joblens.views.text.charts import Point, braille_chart, nice_top, nice_top_binary, points
-from joblens.views.text.numbers import UNKNOWN, compact_bytes, counted, percent
+from joblens.views.text.numbers import UNKNOWN, compact_bytes, iso_instant, percent, requirements_text
 from joblens.views.text.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 
 _LABEL = 16
@@ -264,7 +265,7 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
     if outcome is not None:
         how = ending(outcome)
         state = paint.status(record.status, f"{record.status.value} ({how})" if how else record.status.value)
-    when = f"started {_instant(started_at_us(record))}" if record.attempt else "not started"
+    when = f"started {iso_instant(started_at_us(record))}" if record.attempt else "not started"
     spent = (
         f" after {format_duration(took)}" if outcome is not None else f" for {format_duration(took)} so far"
     )
@@ -275,11 +276,6 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
     if outcome is not None and outcome.error and outcome.error != ending(outcome):
         lines += [paint.paint(line, "red") for line in clean_lines(outcome.error.rstrip())]
     return lines
-
-
-def _instant(at_us: int) -> str:
-    """Formats to the second; JSON has microseconds."""
-    return f"{format_instant(at_us)[:19]}Z"
 
 
 def _usage_so_far(attempt: Attempt, samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
@@ -327,14 +323,14 @@ def _job_pairs(record: Record, raised: str = "") -> Pairs:
         ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
         ("label", clean(job.label)),
         ("tags", clean(", ".join(job.tags))),
-        ("requested", _requirements(job)),
+        ("requested", requirements_text(needs)),
         ("raised", clean(raised)),
         (
             "limits",
             "" if job.enforce or not any((needs.cpus, needs.memory_bytes, needs.pids)) else "not enforced",
         ),
         ("user", clean(job.user)),
-        ("created", _instant(job.created_at_us)),
+        ("created", iso_instant(job.created_at_us)),
         ("bound to CPUs", clean(job.cpu_list)),
         ("GPUs", clean(", ".join(record.gpu_devices))),
         ("CO2 factor", _grid_factor(job)),
@@ -354,18 +350,6 @@ def _environment(job: Job, width: int, paint: Palette) -> list[str]:
             label = "" if lines else "environment"
             lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
     return lines
-
-
-def _requirements(job: Job) -> str:
-    needs = job.requirements
-    parts = [
-        counted(needs.cpus, "CPU") if needs.cpus is not None else "",
-        f"{format_bytes(needs.memory_bytes)} memory" if needs.memory_bytes is not None else "",
-        counted(needs.gpus, "GPU") if needs.gpus is not None else "",
-        f"{needs.pids} processes" if needs.pids is not None else "",
-        f"{format_duration(needs.timeout_s)} time" if needs.timeout_s is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def _attempt_pairs(record: Record, attempt: Attempt) -> Pairs:
@@ -397,7 +381,7 @@ def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
     return [
         ("exit code", UNKNOWN if outcome.exit_code is None else str(outcome.exit_code)),
         ("signal", UNKNOWN if outcome.signal is None else str(outcome.signal)),
-        ("ended", _instant(outcome.ended_at_us)),
+        ("ended", iso_instant(outcome.ended_at_us)),
         ("processes", leftovers),
         ("stdout", format_bytes(outcome.stdout_bytes)),
         ("stderr", format_bytes(outcome.stderr_bytes)),

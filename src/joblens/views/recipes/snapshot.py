@@ -10,15 +10,14 @@ from joblens.model.recipes.snapshot import (
     ProcessingStatus,
     StepProgress,
 )
+from joblens.model.values.lists import counted
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
-from joblens.views.runs.live import round_share
-from joblens.views.text.numbers import UNKNOWN, clock, count, counted, percent, share
+from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
+from joblens.views.text.numbers import UNKNOWN, clock, count, instant, percent, share
 from joblens.views.text.style import Palette, clean, clean_lines, fit, visible_width
 from joblens.views.text.table import Column, columns_with_whole_names, render_table
 
-_DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"
-_BAR_LEAST, _BAR_MOST = 8, 40
 _OPERATOR_COLUMNS = (
     Column("OPERATOR", gives_way=True, least=16),
     Column("DONE", is_right=True),
@@ -104,10 +103,10 @@ def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
             words.append(f"{number:,} {word}")
     text = "  ".join(words)
     label = "partitions"
-    bar = min(_BAR_MOST, width - len(label) - visible_width(text) - 4)
-    if bar < _BAR_LEAST:
+    bar_width = min(BAR_MOST, width - len(label) - visible_width(text) - 4)
+    if bar_width < BAR_LEAST:
         return fit(f"{label}  {text}", width)
-    return f"{label}  {_bar(snapshot, bar, paint)}  {text}"
+    return f"{label}  {_bar(snapshot, bar_width, paint)}  {text}"
 
 
 def _at_work(snapshot: JobSnapshot) -> tuple[int, int]:
@@ -125,15 +124,7 @@ def _bar(snapshot: JobSnapshot, columns: int, paint: Palette) -> str:
     """Draws a bar of finished operations: a bar of partitions would not move for long."""
     done = round_share(round(1000 * snapshot.overall_fraction), 1000, columns)
     failed = 1 if snapshot.failed_partitions else 0
-    running = 1 if snapshot.in_progress_partitions else 0
-    done = min(done, columns - failed - running)
-    left = columns - done - failed - running
-    return (
-        paint.paint(_DONE * done, "green")
-        + paint.paint(_FAILED * failed, "red")
-        + paint.paint(_RUNNING * running, "cyan")
-        + paint.paint(_LEFT * left, "dim")
-    )
+    return bar((done, failed, 1 if snapshot.in_progress_partitions else 0), columns, paint)
 
 
 def _operators(
@@ -157,8 +148,7 @@ def _operators(
     ]
     used_columns = [index for index in range(len(_OPERATOR_COLUMNS)) if any(row[index] for row in rows)]
     fitting = columns_with_whole_names(_OPERATOR_COLUMNS, used_columns, rows, width)
-    columns = [_OPERATOR_COLUMNS[index] for index in fitting]
-    lines = render_table(columns, [[row[index] for index in fitting] for row in rows], width, paint)
+    lines = render_table(_OPERATOR_COLUMNS, rows, width, paint, indexes=fitting)
     return [*lines, paint.paint(fit(f"… {hidden:,} more", width), "dim")] if hidden else lines
 
 
@@ -297,9 +287,7 @@ def _checkpoints(snapshot: JobSnapshot) -> str:
 
 
 def _moment(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return instant(int(seconds) * 1_000_000)
 
 
 def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
@@ -310,8 +298,7 @@ def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[s
     fitting = [
         index for index in range(len(_COLUMNS)) if any(row[index] not in ("", UNKNOWN) for row in rows)
     ]
-    columns = [_COLUMNS[index] for index in fitting]
-    return render_table(columns, [[row[index] for index in fitting] for row in rows], width, paint)
+    return render_table(_COLUMNS, rows, width, paint, indexes=fitting)
 
 
 def _step_cells(one: StepProgress) -> list[str]:

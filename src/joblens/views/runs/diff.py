@@ -14,9 +14,9 @@ from joblens.analysis.comparing.job_differences import (
     is_too_small,
 )
 from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
-from joblens.model.values.lists import listed
+from joblens.model.values.lists import counted, listed
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN, counted
+from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap
 from joblens.views.text.table import Column, render_table
 
@@ -111,8 +111,7 @@ def _jobs(shown: Sequence[JobChange], width: int, paint: Palette) -> list[str]:
     omitted: tuple[str, ...] = ()
     for omitted in ((), ("CPU",), ("CPU", "CHANGED")):
         shown_columns = [index for index, column in enumerate(_JOB_COLUMNS) if column.title not in omitted]
-        columns = [_JOB_COLUMNS[index] for index in shown_columns]
-        lines = render_table(columns, [[row[index] for index in shown_columns] for row in rows], width, paint)
+        lines = render_table(_JOB_COLUMNS, rows, width, paint, indexes=shown_columns)
         if max(map(visible_width, lines)) <= width:
             break
     return [*lines, *_not_shown(omitted)]
@@ -124,11 +123,11 @@ def _not_shown(omitted: Sequence[str]) -> list[str]:
     return ["", f"Omitted: {' and '.join(omitted)}; a wider terminal or a pipe shows all"]
 
 
-def _option(name: str, before: str, after: str, width: int) -> list[str]:
+def _option(name: str, before: str, after: str, width: int, indent: str = "") -> list[str]:
     line = f"  {name}: {before} → {after}"
     if visible_width(line) <= width:
         return [line]
-    return [f"  {name}:", fit(f"    {before}", width), fit(f"  → {after}", width)]
+    return [fit(f"  {name}:", width), fit(f"    {indent}{before}", width), fit(f"  {indent}→ {after}", width)]
 
 
 def _environment(found: RunDiff, width: int, paint: Palette) -> list[str]:
@@ -256,6 +255,7 @@ def _change_form(change: Change) -> dict[str, float | None]:
 
 _ALWAYS = ("duration_s", "cpu_s", "memory_peak_bytes")
 _MOST_OF_A_GROUP = 12
+_GROUP = 14  # columns of its name
 _COLOURS = {"measured": "green", "fits": "cyan", "possible": "dim"}
 _MARKS = {"up": "▲", "down": "▼"}
 
@@ -348,7 +348,7 @@ def _differences(found: JobDiff, width: int, paint: Palette, *, shows_all: bool)
         here = [one for one in found.differences if one.group == group]
         shown = here if shows_all else here[:_MOST_OF_A_GROUP]
         for index, one in enumerate(shown):
-            title = paint.paint(pad(group if index == 0 else "", 14), "cyan")
+            title = paint.paint(pad(group if index == 0 else "", _GROUP), "cyan")
             lines += _difference(title, one, width)
         if len(shown) < len(here):
             lines.append(paint.paint(f"{'':16}… {len(here) - len(shown):,} more; --all shows them", "dim"))
@@ -357,11 +357,7 @@ def _differences(found: JobDiff, width: int, paint: Palette, *, shows_all: bool)
 
 def _difference(title: str, one: Difference, width: int) -> list[str]:
     before, after = (UNKNOWN if value is None else clean(value) or "''" for value in (one.before, one.after))
-    name = clean(one.name)
-    line = f"  {title}{name}: {before} → {after}"
-    if visible_width(line) <= width:
-        return [line]
-    return [fit(f"  {title}{name}:", width), fit(f"{'':18}{before}", width), fit(f"{'':16}→ {after}", width)]
+    return _option(f"{title}{clean(one.name)}", before, after, width, " " * _GROUP)
 
 
 def _causes(causes: Sequence[Cause], width: int, paint: Palette) -> list[str]:

@@ -20,9 +20,10 @@ from joblens.analysis.sizing.utilization import (
     specified_text,
 )
 from joblens.model.jobs.job import Record
+from joblens.model.values.lists import counted
 from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration
 from joblens.views.jobs.labels import name_with_attempt
-from joblens.views.text.numbers import UNKNOWN, counted, mark_bound
+from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width
 from joblens.views.text.table import Column, render_table
 
@@ -160,9 +161,8 @@ def render_utilization(
         everything = sorted([*report.violations, *report.within], key=_order)
         lines = _table(everything, paint) if everything else [_nothing(report)]
     elif count:
-        noun = "violation" if count == 1 else "violations"
         lines = [
-            paint.paint(f"⚠ Found {count} resource over-utilization {noun}:", "yellow"),
+            paint.paint(f"⚠ Found {counted(count, 'resource over-utilization violation')}:", "yellow"),
             "",
             *_table(report.violations, paint),
             "",

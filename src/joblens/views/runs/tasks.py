@@ -8,8 +8,9 @@ import msgspec
 
 from joblens.model.jobs.job import Status
 from joblens.model.values.ids import short
+from joblens.model.values.lists import counted
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import UNKNOWN, counted, percent
+from joblens.views.text.numbers import UNKNOWN, percent
 from joblens.views.text.style import Palette, clean
 from joblens.views.text.table import Column, render_table
 

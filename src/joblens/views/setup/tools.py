@@ -6,8 +6,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from joblens.model.tool import ParameterWay, Tool, ToolParameter, ToolStanding
-from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import counted
+from joblens.views.text.numbers import requirements_text
 from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
 
 
@@ -92,7 +91,7 @@ def _facts(tool: Tool) -> list[tuple[str, str]]:
             "a new folder per job" if tool.own_folder else "the folder it was submitted from",
         ),
         ("artifacts", ", ".join(tool.artifacts)),
-        ("requests", _requirements(tool)),
+        ("requests", requirements_text(tool.requirements)),
         ("devices", ", ".join(tool.devices)),
         ("worker lost", "requeued" if tool.retry_lost == "safe" else "marked as lost"),
         ("from", tool.source or "built in"),
@@ -111,18 +110,6 @@ def _way(tool: Tool) -> str:
             return "a JSON file, its name as an argument"
         case ParameterWay.NONE:
             return "none"
-
-
-def _requirements(tool: Tool) -> str:
-    asked = tool.requirements
-    parts = [
-        counted(asked.cpus, "CPU") if asked.cpus is not None else "",
-        f"{format_bytes(asked.memory_bytes)} of memory" if asked.memory_bytes is not None else "",
-        counted(asked.gpus, "GPU") if asked.gpus is not None else "",
-        f"{asked.pids} processes" if asked.pids is not None else "",
-        f"{format_duration(asked.timeout_s)} at most" if asked.timeout_s is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def _parameters(parameters: dict[str, ToolParameter], width: int) -> list[str]:

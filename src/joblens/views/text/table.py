@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from joblens.views.text.numbers import UNKNOWN
 from joblens.views.text.style import PLAIN, Palette, fit, fit_middle, pad, pad_left, visible_width
 
 _GAP = "  "
@@ -20,9 +21,18 @@ class Column(Struct, frozen=True):
 
 
 def render_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, paint: Palette = PLAIN
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    paint: Palette = PLAIN,
+    *,
+    indexes: Sequence[int] | None = None,
 ) -> list[str]:
-    """Returns the title line and rows. Cells may be coloured, except in columns that give way."""
+    """Returns the title line and rows. Cells may be coloured, except in columns that give way. `indexes`: of
+    the columns to show; None: all."""
+    if indexes is not None:
+        columns = [columns[index] for index in indexes]
+        rows = [[row[index] for index in indexes] for row in rows]
     widths = [
         max(visible_width(column.title), *(visible_width(row[index]) for row in rows))
         if rows
@@ -40,6 +50,15 @@ def render_table(
             widths[index] = cut
     titles = _line([column.title for column in columns], columns, widths)
     return [paint.paint(titles, "bold"), *(_line(row, columns, widths) for row in rows)]
+
+
+def columns_with_values(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the columns without those that may be omitted and have no value: they would waste space."""
+    return [
+        index
+        for index, column in enumerate(columns)
+        if not column.goes or any(row[index] not in ("", UNKNOWN) for row in rows)
+    ]
 
 
 def columns_with_whole_names(
