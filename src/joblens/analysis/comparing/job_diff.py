@@ -314,7 +314,7 @@ def _that_fit(
             continue
         one, other = _number(difference.before), _number(difference.after)
         if one and other:
-            text = f"{_kind_of(difference)}: {difference.name} {difference.before} → {difference.after}"
+            text = f"{difference.group}: {difference.name} {difference.before} → {difference.after}"
             yield from _scaled(text, other / one, moved, headlines)
     cpus = [one for one in differences if one.group == "requirements" and one.name == "cpus"]
     for difference in cpus:
@@ -356,10 +356,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if value > 0 and math.isfinite(value) else None
-
-
-def _kind_of(difference: Difference) -> str:
-    return "environment" if difference.group == "environment" else difference.group
 
 
 # ---- other differences -------------------------------------------------------------------------------------

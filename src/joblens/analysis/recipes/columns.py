@@ -33,7 +33,6 @@ class SeenMetadata(Struct, frozen=True, gc=False):
     rows: Count | None = None  # of a saved result
     rows_in: Count | None = None  # of the whole job
     rows_out: Count | None = None
-    is_resuming: bool | None = None
     workers: Count | None = None
     output_path: str | None = None
     resources: UsedResources | None = None

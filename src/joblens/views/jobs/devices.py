@@ -241,7 +241,7 @@ def gpu_section(context: SectionContext) -> list[str]:
     lines = []
     for name in sorted(used, key=lambda name: (facts[name].index if name in facts else 1 << 20, name)):
         lines += [*([""] if lines else []), heading(gpu_title(name, facts.get(name)), context)]
-        lines += pairs([*_gpu_facts(name, facts.get(name)), *_gpu_use(name, context.samples)], context)
+        lines += pairs([*_gpu_facts(name, facts.get(name)), *_gpu_use(name, context.samples)], context.paint)
         lines += _last_reading(name, facts.get(name), context)
     return lines
 
@@ -290,7 +290,7 @@ def _last_reading(name: str, facts: GpuFacts | None, context: SectionContext) ->
         sample.gpus[name] for sample in reversed(context.samples) if sample.gpus and name in sample.gpus
     )
     read = [(_plain(label), value) for label, value in gpu_pairs(reading, None, 0.0, facts)]
-    shown = pairs([pair for pair in read if pair[0] != "energy"], context)
+    shown = pairs([pair for pair in read if pair[0] != "energy"], context.paint)
     return ["  at the last sample:", *(f"  {line}" for line in shown)]
 
 

@@ -100,7 +100,7 @@ def compact_io(usage: Usage) -> str:
 
 
 MOST_ROWS = 20
-_LABEL = 16
+LABEL_WIDTH = 16
 
 
 class SectionContext(Struct, frozen=True, kw_only=True):
@@ -142,9 +142,10 @@ def _why_unknown(part: str, record: Record) -> str:
     return f"not measured; use joblens run --probes +{part}"
 
 
-def pairs(known: Sequence[tuple[str, str]], context: SectionContext) -> list[str]:
+def pairs(known: Sequence[tuple[str, str]], paint: Palette) -> list[str]:
+    """Returns a line per known value, beside its label."""
     return [
-        f"  {context.paint.paint(pad(name, _LABEL), 'dim')} {value}"
+        f"  {paint.paint(pad(name, LABEL_WIDTH), 'dim')} {value}"
         for name, value in known
         if value not in ("", UNKNOWN)
     ]

@@ -51,8 +51,8 @@ def operators_section(context: SectionContext) -> list[str]:
     return [
         heading(f"Operators ({partition_counts(table)}{_all_runs(table)})", context),
         *(f"  {line}" for line in operator_lines(table, context.width - 2, context.paint)),
-        *pairs([("rejected" if not number else "", line) for number, line in rejected], context),
-        *pairs([("folder", clean(table.job_dir))], context),
+        *pairs([("rejected" if not number else "", line) for number, line in rejected], context.paint),
+        *pairs([("folder", clean(table.job_dir))], context.paint),
     ]
 
 

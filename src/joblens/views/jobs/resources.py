@@ -120,7 +120,7 @@ def _threads(context: SectionContext) -> list[str]:
             ("CPUs allowed", clean(context.record.job.cpu_list)),
             ("source", clean(threads.source)),
         ],
-        context,
+        context.paint,
     )
     rows = [_thread_row(thread, job_usec) for thread in threads.threads]
     if rows:
@@ -172,7 +172,7 @@ def _network(context: SectionContext) -> list[str]:
                 (_TOTAL_LABELS.get(name, name.replace("Interface", "interface")), value)
                 for name, value in network_pairs(last, None)
             ],
-            context,
+            context.paint,
         )
     if endpoints is None:
         is_early = context.record.outcome is None and "endpoints" in _probes_of(context)
@@ -238,8 +238,8 @@ def _memory(context: SectionContext) -> list[str]:
     growth = ("growth", _growth(context.samples))
     lines = [heading("Memory", context)]
     if depth is None:
-        return [*lines, *pairs([growth], context), *why_empty("memory", context, "memory")]
-    lines += pairs([*_memory_parts(depth), growth, ("sampled", _when(depth.at_us, context))], context)
+        return [*lines, *pairs([growth], context.paint), *why_empty("memory", context, "memory")]
+    lines += pairs([*_memory_parts(depth), growth, ("sampled", _when(depth.at_us, context))], context.paint)
     rows = [
         [
             str(process.pid),

@@ -14,11 +14,13 @@ from joblens.model.values.lists import counted
 from joblens.model.values.units import KIB, format_bytes, format_duration
 from joblens.views.jobs.devices import container_pairs
 from joblens.views.jobs.labels import (
+    LABEL_WIDTH,
     SectionContext,
     attempt_of,
     command_line,
     duration_s,
     name_with_attempt,
+    pairs,
     started_at_us,
 )
 from joblens.views.jobs.resources import node_lines, parts_known, render_part, render_usage
@@ -28,7 +30,6 @@ from joblens.views.text.charts import Point, braille_chart, nice_top, nice_top_b
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, iso_instant, percent, requirements_text
 from joblens.views.text.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 
-_LABEL = 16
 _FILES_SHOWN = 5
 _DIGEST_SHOWN = 12
 _WRAPPED = frozenset({"machine", "limits", "versions", "seeds", "unknown"})
@@ -41,21 +42,21 @@ def provenance_lines(
     record: Record, provenance: Provenance | None, width: int, paint: Palette, *, is_whole: bool = False
 ) -> list[str]:
     """Returns the section; empty without data."""
-    pairs = list(_pairs(record, provenance, is_whole=is_whole))
-    if not pairs:
+    facts = list(_pairs(record, provenance, is_whole=is_whole))
+    if not facts:
         if not is_whole:
             return []
-        pairs = [("", NOTHING)]
+        facts = [("", NOTHING)]
     elif not is_whole and provenance is not None:
-        pairs.append(("more", f"joblens show {short(record.job.uuid)} --provenance"))
+        facts.append(("more", f"joblens show {short(record.job.uuid)} --provenance"))
     lines = ["", paint.paint("Provenance", "bold")]
     before = ""
-    for name, value in pairs:
+    for name, value in facts:
         label = "" if name == before else name
         before = name
-        pieces = (wrap if name in _WRAPPED else fold)(clean(value), max(20, width - _LABEL - 3))
+        pieces = (wrap if name in _WRAPPED else fold)(clean(value), max(20, width - LABEL_WIDTH - 3))
         for piece in pieces:
-            lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
+            lines.append(f"  {paint.paint(pad(label, LABEL_WIDTH), 'dim')} {piece}")
             label = ""
     return lines
 
@@ -204,23 +205,23 @@ def render_show(  # noqa: PLR0913 - one part of the page each
         lines += render_part("operators", context)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_label_lines(_job_pairs(record, raised), paint)]
+    lines += [*_section("Job", paint), *pairs(_job_pairs(record, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
-        pairs = _wrapped(_attempt_pairs(record, record.attempt), width)
-        lines += [*_section("Ran on", paint), *_label_lines(pairs, paint)]
+        facts = _wrapped(_attempt_pairs(record, record.attempt), width)
+        lines += [*_section("Ran on", paint), *pairs(facts, paint)]
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [
             *_section("Slurm's accounting", paint),
-            *_label_lines(account_pairs(details.cluster, record), paint),
+            *pairs(account_pairs(details.cluster, record), paint),
         ]
         for note in account_notes(details.cluster, record):
             lines += [paint.paint(line, "dim") for line in wrap(note, width, "  ")]
     if details.container is not None:
-        lines += [*_section("Container", paint), *_label_lines(container_pairs(details.container), paint)]
+        lines += [*_section("Container", paint), *pairs(container_pairs(details.container), paint)]
     if outcome is not None:
-        lines += [*_section("Output", paint), *_label_lines(_output_pairs(record.attempt, outcome), paint)]
+        lines += [*_section("Output", paint), *pairs(_output_pairs(record.attempt, outcome), paint)]
         lines += _stderr(outcome, width, paint)
     return lines
 
@@ -293,20 +294,12 @@ def _section(title: str, paint: Palette) -> list[str]:
     return ["", paint.paint(title, "bold")]
 
 
-def _label_lines(pairs: Pairs, paint: Palette) -> list[str]:
-    return [
-        f"  {paint.paint(pad(name, _LABEL), 'dim')} {value}"
-        for name, value in pairs
-        if value not in ("", UNKNOWN)
-    ]
-
-
 def _wrapped(pairs: Pairs, width: int) -> Pairs:
     """Wraps long sentences, such as the reason for an accounting mode."""
     return [
         (name if number == 0 else " ", line)
         for name, value in pairs
-        for number, line in enumerate(wrap(value, width - _LABEL - 3))
+        for number, line in enumerate(wrap(value, width - LABEL_WIDTH - 3))
     ]
 
 
@@ -346,9 +339,9 @@ def _environment(job: Job, width: int, paint: Palette) -> list[str]:
     """Lists variables one per line; wraps long values, because a truncated value would mislead."""
     lines: list[str] = []
     for name, value in sorted(job.env.items()):
-        for piece in fold(clean(f"{name}={value}"), width - _LABEL - 3):
+        for piece in fold(clean(f"{name}={value}"), width - LABEL_WIDTH - 3):
             label = "" if lines else "environment"
-            lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
+            lines.append(f"  {paint.paint(pad(label, LABEL_WIDTH), 'dim')} {piece}")
     return lines
 
 

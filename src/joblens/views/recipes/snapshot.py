@@ -15,7 +15,7 @@ from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
 from joblens.views.text.numbers import UNKNOWN, clock, count, instant, percent, share
-from joblens.views.text.style import Palette, clean, clean_lines, fit, visible_width
+from joblens.views.text.style import Palette, clean, clean_lines, fit, pad, visible_width, wrap_beside
 from joblens.views.text.table import Column, columns_with_whole_names, render_table
 
 _OPERATOR_COLUMNS = (
@@ -205,11 +205,7 @@ def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> lis
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    import textwrap
-
-    lines_left = max(_LABEL, width - _LABEL)
-    parts = textwrap.wrap(text, lines_left, break_long_words=False, break_on_hyphens=False)
-    return [f"{'' if number else label:<{_LABEL}}{part}" for number, part in enumerate(parts)]
+    return wrap_beside(pad(label, _LABEL), text, max(2 * _LABEL, width)) if text else []
 
 
 def _status_text(status: ProcessingStatus) -> str:

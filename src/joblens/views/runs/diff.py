@@ -17,7 +17,7 @@ from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
 from joblens.model.values.lists import counted, listed
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN
-from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap
+from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap, wrap_beside
 from joblens.views.text.table import Column, render_table
 
 _NAMES = {
@@ -365,9 +365,8 @@ def _causes(causes: Sequence[Cause], width: int, paint: Palette) -> list[str]:
         return []
     lines = ["", paint.paint("Possible causes", "bold")]
     for cause in causes:
-        first, *more = wrap(clean(cause.text), max(30, min(width, 110) - 12)) or [""]
-        lines.append(f"  {paint.paint(pad(cause.kind, 10), _COLOURS[cause.kind])}{first}")
-        lines += [f"{'':12}{line}" for line in more]
+        head = f"  {paint.paint(pad(cause.kind, 10), _COLOURS[cause.kind])}"
+        lines += wrap_beside(head, clean(cause.text), max(42, min(width, 110)))
     return lines
 
 

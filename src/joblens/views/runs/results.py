@@ -10,7 +10,7 @@ from joblens.model.runs.run import JobState, RunStatus
 from joblens.model.values.lists import listed
 from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration, format_instant, in_gb
 from joblens.views.text.numbers import UNKNOWN, mark_bound
-from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width, wrap
+from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width, wrap_beside
 from joblens.views.text.table import Column, render_table
 
 STATE_COLOURS = {
@@ -72,8 +72,7 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
             jobs_of.setdefault(reason, []).append(clean(row.name))
     lines_found: list[str] = []
     for why, names in list(jobs_of.items())[:_MOST_REASONS]:
-        first, *rest = wrap(f"{listed(names, _MOST_NAMES)}: {why}", width, "  ")
-        lines_found += [first[2:], *rest]
+        lines_found += wrap_beside("", f"{listed(names, _MOST_NAMES)}: {why}", width, "  ")
     if len(jobs_of) > _MOST_REASONS:
         lines_found.append(f"… and {len(jobs_of) - _MOST_REASONS:,} more reasons: --json has them all")
     return ["", *lines_found] if lines_found else []
@@ -157,9 +156,7 @@ def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
     lines = []
     for action in actions:
         command = f": {clean(action.command)}" if action.command else ""
-        text = f"{clean(action.name)} failed ({clean(action.why)}){command}"
-        first, *rest = wrap(text, max(40, width), "    ")
-        lines += [first[2:], *rest]
+        lines += _hanging(f"{clean(action.name)} failed ({clean(action.why)}){command}", width)
         if action.logs_dir:
             lines.append(f"    {clean(action.logs_dir)}")
     return lines
@@ -169,10 +166,12 @@ def render_failed_datasets(datasets: Iterable[tuple[str, str]], *, width: int) -
     """`datasets`: the name of each, and why it could not be finalized."""
     lines = []
     for name, error in datasets:
-        text = f"dataset {clean(name)} could not be finalized: {clean(error)}"
-        first, *rest = wrap(text, max(40, width), "    ")
-        lines += [first[2:], *rest]
+        lines += _hanging(f"dataset {clean(name)} could not be finalized: {clean(error)}", width)
     return lines
+
+
+def _hanging(text: str, width: int) -> list[str]:
+    return wrap_beside("  ", text, max(40, width), "    ")
 
 
 def _alike(failures: Iterable[FailedJob]) -> list[list[FailedJob]]:
@@ -188,8 +187,7 @@ def _failure(alike: list[FailedJob], width: int) -> list[str]:
     failure = alike[0]
     why = f": {clean(failure.why)}" if failure.why else ""
     names = ", ".join(clean(one.name) for one in alike)
-    first, *rest = wrap(f"{names} {failure.state.label}{why}", max(40, width), "    ")
-    lines = [first[2:], *rest]  # in full: the end of a reason may be the advice
+    lines = _hanging(f"{names} {failure.state.label}{why}", width)  # in full: it may end with advice
     if failure.logs_dir:
         command = "" if failure.number is None else f"joblens logs {failure.number} · "
         lines.append(f"    {command}{clean(failure.logs_dir)}")

@@ -25,14 +25,14 @@ from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration
 from joblens.views.jobs.labels import name_with_attempt
 from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width
-from joblens.views.text.table import Column, render_table
+from joblens.views.text.table import Column, columns_with_whole_names, render_table
 
 _ADVICE_COLUMNS = (
     Column("RESOURCE"),
     Column("CURRENT", is_right=True),
     Column("RECOMMENDED", is_right=True),
-    Column("MEDIAN", is_right=True),
-    Column("P95", is_right=True),
+    Column("MEDIAN", is_right=True, goes=2),
+    Column("P95", is_right=True, goes=1),
     Column("WHY", gives_way=True, least=20),
 )
 _QUANTILES = ("p50", "p95")
@@ -67,22 +67,11 @@ def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]
 
 def _advice(advice: Sequence[Advice], width: int, paint: Palette) -> list[str]:
     """Formats advice. Omits the distribution columns if reasons would be truncated."""
-    columns, rows = list(_ADVICE_COLUMNS), [_row(part, paint) for part in advice]
+    rows = [_row(part, paint) for part in advice]
     if not rows:
         return ["  no job completed: no advice"]
-    while len(columns) > 4 and _width(columns, rows) > width:
-        del columns[-2]
-        for row in rows:
-            del row[-2]
-    return render_table(columns, rows, width, paint)
-
-
-def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
-    widths = [
-        max(len(column.title), *(visible_width(row[index]) for row in rows))
-        for index, column in enumerate(columns)
-    ]
-    return sum(widths) + 2 * (len(widths) - 1)
+    indexes = columns_with_whole_names(_ADVICE_COLUMNS, range(len(_ADVICE_COLUMNS)), rows, width)
+    return render_table(_ADVICE_COLUMNS, rows, width, paint, indexes=indexes)
 
 
 def _row(part: Advice, paint: Palette) -> list[str]:

@@ -7,7 +7,7 @@ from msgspec import to_builtins
 
 from joblens.model.tool import ParameterWay, Tool, ToolParameter, ToolStanding
 from joblens.views.text.numbers import requirements_text
-from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
+from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap, wrap_beside
 
 
 def tool_form(standing: ToolStanding) -> dict[str, Any]:
@@ -30,9 +30,8 @@ def render_tools(standings: Sequence[ToolStanding], *, width: int, paint: Palett
     lines: list[str] = []
     for one in standings:
         tool = one.tool
-        texts = wrap(clean(tool.description), width, body) if tool is not None and tool.description else [""]
-        lines.append(f"  {pad(clean(one.name), name_width)}  {texts[0].removeprefix(body)}".rstrip())
-        lines += texts[1:]
+        description = "" if tool is None else clean(tool.description)
+        lines += wrap_beside(f"  {pad(clean(one.name), name_width)}  ", description, width)
         if tool is not None:
             lines += _script_summaries(tool, width, body, paint)
         lines += _problem(one, width, body, paint)
@@ -69,9 +68,7 @@ def render_tool(standing: ToolStanding, *, width: int, paint: Palette = PLAIN) -
     fact_width = max(len(name) for name, _ in facts)
     lines.append("")
     for name, text in facts:
-        body = " " * (fact_width + 2)
-        first, *others = wrap(clean(text), width, body) or [body]
-        lines += [f"{pad(name, fact_width)}  {first.removeprefix(body)}".rstrip(), *others]
+        lines += wrap_beside(f"{pad(name, fact_width)}  ", clean(text), width)
     for name, script in tool.scripts.items():
         lines += ["", paint.paint(clean(name), "bold"), *wrap(clean(script.description), width, "")]
         lines += _parameters(script.parameters, width)
@@ -117,10 +114,8 @@ def _parameters(parameters: dict[str, ToolParameter], width: int) -> list[str]:
     head_width = max(map(len, heads), default=0)
     lines: list[str] = []
     for head, each in zip(heads, parameters.values(), strict=True):
-        body = " " * (head_width + 4)
         meaning = ", ".join(part for part in (each.description, _bounds(each)) if part)
-        first, *others = wrap(clean(meaning), width, body) or [body]
-        lines += [f"  {pad(head, head_width)}  {first.removeprefix(body)}".rstrip(), *others]
+        lines += wrap_beside(f"  {pad(head, head_width)}  ", clean(meaning), width)
     return lines
 
 

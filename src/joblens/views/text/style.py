@@ -151,6 +151,13 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     return [*lines, indent + line] if line else lines
 
 
+def wrap_beside(head: str, text: str, width: int, indent: str = "") -> list[str]:
+    """Wraps text beside `head`. Further lines have the indentation, or else begin below the first word."""
+    indent = indent or " " * visible_width(head)
+    first, *others = wrap(text, width, indent) or [indent]
+    return [f"{head}{first[len(indent) :]}".rstrip(), *others]
+
+
 PAGE_HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head>
