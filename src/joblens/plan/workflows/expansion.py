@@ -30,7 +30,7 @@ from joblens.model.runs.workflow_spec import (
 from joblens.model.values.labels import label_problem
 from joblens.plan.commands.names import NameIndex
 from joblens.plan.workflows.checks import check_identifiers
-from joblens.plan.workflows.graph import find_cycles
+from joblens.plan.workflows.graph import describe_cycle, find_cycles
 from joblens.plan.workflows.linking import Linker, Links, Things, index_of
 from joblens.plan.workflows.problems import NOTHING_UNREAD, Path, PlanProblem, Problems, Unread
 from joblens.plan.workflows.slurm import check_nodes, warn_of_amounts
@@ -195,18 +195,15 @@ class _Planning:
             if handler is None and not self._unread.may_have("failure_handlers", job.failure_handler):
                 where = (*path, "failure_handler")
                 self._problems.unknown(where, "failure handler", job.failure_handler, self._handlers)
-        if job.label is not None and (problem := label_problem(job.label)):
-            self._problems.note((*path, "label"), f"label {job.label!r} {problem}")
-        return PlannedJob(
-            name=job.name,
+        check_label(job, path, self._problems)
+        return planned_job(
+            job,
             command=links.command,
             depends_on=depends_on,
             invocation_script=links.script,
             requirements=requirements,
             requirements_name=requirements_name,
             failure_handler=handler,
-            when_blocked_fails=job.when_blocked_fails,
-            supports_termination=job.supports_termination,
             input_files=links.input_files,
             output_files=links.output_files,
             input_user_data=links.input_user_data,
@@ -214,15 +211,9 @@ class _Planning:
             input_datasets=links.input_datasets,
             output_datasets=links.output_datasets,
             env=self._env_of(job),
-            priority=job.priority,
-            stdio=job.stdio,
-            label=job.label or "",
             spec_job=expanded.entry,
             parameter_names=expanded.names,
             parameter_values=expanded.values,
-            scheduler=job.scheduler or "",
-            queue=job.queue or "",
-            retry_lost=job.retry_lost,
             container=self._job_container(job, requirements, path),
         )
 
@@ -320,10 +311,8 @@ class _Planning:
 
     def _note_cycles(self, jobs: list[PlannedJob]) -> None:
         for ring in find_cycles([job.depends_on for job in jobs]):
-            names = [jobs[index].name for index in ring]
-            shown = names if len(names) <= 8 else [*names[:4], "…", *names[-3:]]
-            names_text = " needs ".join(f"'{name}'" if name != "…" else name for name in [*shown, names[0]])
-            self._problems.note(("jobs", jobs[ring[0]].spec_job), f"jobs wait for each other: {names_text}")
+            message = describe_cycle([jobs[index].name for index in ring])
+            self._problems.note(("jobs", jobs[ring[0]].spec_job), message)
 
 
 def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
@@ -332,6 +321,27 @@ def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
 
 def _planned_dataset(written: DatasetSpec, producers: tuple[int, ...]) -> PlannedDataset:
     return PlannedDataset(written.name, written.path, written.hash_mode, producers, written.description or "")
+
+
+def planned_job(job: JobSpec, **fields: Any) -> PlannedJob:
+    """Returns the job with these fields and those that it has as written."""
+    return PlannedJob(
+        name=job.name,
+        when_blocked_fails=job.when_blocked_fails,
+        supports_termination=job.supports_termination,
+        priority=job.priority,
+        stdio=job.stdio,
+        label=job.label or "",
+        scheduler=job.scheduler or "",
+        queue=job.queue or "",
+        retry_lost=job.retry_lost,
+        **fields,
+    )
+
+
+def check_label(job: JobSpec, path: Path, problems: Problems) -> None:
+    if job.label is not None and (problem := label_problem(job.label)):
+        problems.note((*path, "label"), f"label {job.label!r} {problem}")
 
 
 def requirements_of(written: RequirementsSpec) -> Requirements:
