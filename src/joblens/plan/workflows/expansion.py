@@ -196,14 +196,16 @@ class _Planning:
                 where = (*path, "failure_handler")
                 self._problems.unknown(where, "failure handler", job.failure_handler, self._handlers)
         check_label(job, path, self._problems)
-        return planned_job(
-            job,
+        return PlannedJob(
+            name=job.name,
             command=links.command,
             depends_on=depends_on,
             invocation_script=links.script,
             requirements=requirements,
             requirements_name=requirements_name,
             failure_handler=handler,
+            when_blocked_fails=job.when_blocked_fails,
+            supports_termination=job.supports_termination,
             input_files=links.input_files,
             output_files=links.output_files,
             input_user_data=links.input_user_data,
@@ -211,9 +213,15 @@ class _Planning:
             input_datasets=links.input_datasets,
             output_datasets=links.output_datasets,
             env=self._env_of(job),
+            priority=job.priority,
+            stdio=job.stdio,
+            label=job.label or "",
             spec_job=expanded.entry,
             parameter_names=expanded.names,
             parameter_values=expanded.values,
+            scheduler=job.scheduler or "",
+            queue=job.queue or "",
+            retry_lost=job.retry_lost,
             container=self._job_container(job, requirements, path),
         )
 
@@ -321,22 +329,6 @@ def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
 
 def _planned_dataset(written: DatasetSpec, producers: tuple[int, ...]) -> PlannedDataset:
     return PlannedDataset(written.name, written.path, written.hash_mode, producers, written.description or "")
-
-
-def planned_job(job: JobSpec, **fields: Any) -> PlannedJob:
-    """Returns the job with these fields and those that it has as written."""
-    return PlannedJob(
-        name=job.name,
-        when_blocked_fails=job.when_blocked_fails,
-        supports_termination=job.supports_termination,
-        priority=job.priority,
-        stdio=job.stdio,
-        label=job.label or "",
-        scheduler=job.scheduler or "",
-        queue=job.queue or "",
-        retry_lost=job.retry_lost,
-        **fields,
-    )
 
 
 def check_label(job: JobSpec, path: Path, problems: Problems) -> None:

@@ -18,7 +18,6 @@ from joblens.plan.workflows.expansion import (
     check_container_nodes,
     check_label,
     container_of,
-    planned_job,
     requirements_of,
 )
 from joblens.plan.workflows.graph import describe_cycle, find_cycles
@@ -213,21 +212,29 @@ class _Batch:
             self._unknown((*path, "scheduler"), "scheduler", job.scheduler, sorted(self._around.schedulers))
         check_label(job, path, self._problems)
         requirements = self._requirements(job, path)
-        return planned_job(
-            job,
+        return PlannedJob(
+            name=job.name,
             command=texts[0],
             depends_on=self._depends_on(path, job, indexes),
             invocation_script=texts[1],
             requirements=requirements,
             requirements_name=name,
             failure_handler=handler,
+            when_blocked_fails=job.when_blocked_fails,
+            supports_termination=job.supports_termination,
             input_files=indexes[0],
             output_files=indexes[1],
             input_user_data=indexes[2],
             output_user_data=indexes[3],
             input_datasets=indexes[4],
             env=self._around.shared_env(job.env, self._lineage),
+            priority=job.priority,
+            stdio=job.stdio,
+            label=job.label or "",
             spec_job=self._around.kind_of(name),
+            scheduler=job.scheduler or "",
+            queue=job.queue or "",
+            retry_lost=job.retry_lost,
             spawned_by=self._orchestrator,
             container=self._container(job, requirements, path),
         )
