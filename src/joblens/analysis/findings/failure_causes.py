@@ -81,7 +81,7 @@ def _cause(
     record: Record, outcome: Outcome, memory_limit: int | None, time_limit: float | None
 ) -> tuple[Cause, str, bool]:
     if outcome.status is Status.LOST:
-        return Cause.LOST, outcome.error or "the process that ran it was lost", False
+        return Cause.LOST, outcome.error or "lost with the process that ran it", False
     if outcome.status is Status.CANCELLED:
         return Cause.CANCELLED, "cancelled", False
     if outcome.status is Status.TIMEOUT or outcome.reason == "timeout":

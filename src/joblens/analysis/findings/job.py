@@ -93,7 +93,7 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.status is Status.CANCELLED:
         return _cancelled(outcome)
     if outcome.status is Status.LOST:
-        text = outcome.error or "its owner died; its result is unknown"
+        text = outcome.error or "lost with the process that ran it; its result is unknown"
         return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: {_rerun(record)}")
     if outcome.reason == "not-started":
         return Finding(Code.NOT_STARTED, Severity.PROBLEM, outcome.error or "it could not be started")

@@ -29,7 +29,7 @@ class JobUse(Struct, frozen=True):
 
 
 class ServiceAdvice(Struct, frozen=True, kw_only=True):
-    """None: nothing is known of it."""
+    """Resources of one service; None: unknown."""
 
     name: str
     jobs: int
@@ -42,7 +42,7 @@ class ServiceAdvice(Struct, frozen=True, kw_only=True):
 
 
 def use_of_record(record: Record, run: int) -> JobUse | None:
-    """None: it has not ended, or nothing of it was measured."""
+    """Returns the job's use; None: it has not ended, or nothing was measured."""
     peak, outcome = observation_of(record, run), record.outcome
     if peak is None or outcome is None:
         return None
@@ -56,7 +56,7 @@ def use_of_record(record: Record, run: int) -> JobUse | None:
 
 
 def use_of_profile(profile: dict[str, Any], name: str, run: int) -> JobUse:
-    """Numbers that a profile does not have are not known."""
+    """Returns the use in a profile; missing numbers are unknown."""
 
     def number(part: str, key: str) -> float | None:
         value = (profile.get(part) or {}).get(key)
@@ -108,7 +108,7 @@ def compose_text(services: Sequence[ServiceAdvice]) -> str:
 
 
 def service_name(text: str) -> str:
-    """Compose allows letters, digits, dots, dashes and underscores."""
+    """Returns a valid name of a service: letters, digits, dots, dashes and underscores."""
     name = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in text)
     return name.strip("-.") or "job"
 
@@ -147,7 +147,7 @@ def _key(name: str) -> str:
 
 
 def _at_most(cpus: float, machines: Sequence[int | None]) -> float:
-    """No more than the largest machine has that they ran on."""
+    """Limits CPUs to those of the largest machine that ran one of the jobs."""
     return cpus if None in machines else min(cpus, max(there for there in machines if there is not None))
 
 

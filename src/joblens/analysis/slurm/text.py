@@ -33,7 +33,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 def slurm_seconds(text: str) -> float | None:
-    """[DD-]HH:MM:SS, MM:SS.mmm, DD-HH, DD-HH:MM; None for UNLIMITED and the like."""
+    """Parses [DD-]HH:MM:SS, MM:SS.mmm, DD-HH, DD-HH:MM; None for UNLIMITED and similar words."""
     match = _CLOCK.match(text.strip())
     if match is None:
         return None
@@ -48,7 +48,7 @@ def slurm_seconds(text: str) -> float | None:
 
 
 def slurm_clock(seconds: float) -> str:
-    """As Slurm writes and reads durations: [DD-]HH:MM:SS."""
+    """Formats a duration as [DD-]HH:MM:SS."""
     whole = max(0, round(seconds))
     days, rest = divmod(whole, 86400)
     clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
@@ -56,7 +56,7 @@ def slurm_clock(seconds: float) -> str:
 
 
 def slurm_bytes(text: str, unit: str = "") -> int | None:
-    """91596K, 1.50G, 200M; a plain number is in `unit`."""
+    """Parses 91596K, 1.50G, 200M; a plain number is in `unit`."""
     match = _SIZE.match(text.strip())
     if match is None:
         return None
@@ -89,7 +89,7 @@ def node_names(text: str) -> tuple[str, ...]:
 
 
 def tres(text: str) -> dict[str, str]:
-    """cpu=2,mem=200M,gres/gpu:a100=1."""
+    """Parses cpu=2,mem=200M,gres/gpu:a100=1."""
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -156,7 +156,7 @@ def read_sinfo(text: str) -> list[Partition]:
 
 
 def _gres_gpus(text: str) -> int:
-    """gpu:a100:4(S:0-1),nvme:1 -> 4; gpu:2 -> 2."""
+    """Counts the GPUs in gpu:a100:4(S:0-1),nvme:1 (4) or gpu:2 (2)."""
     total = 0
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
         words = part.split(":")
@@ -209,7 +209,7 @@ _STATES = ENDED_STATES | WAITING_STATES | {"RUNNING", "SUSPENDED", "COMPLETING",
 def read_sacct(
     lines: Iterable[str], fields: Sequence[str], separator: str = SEPARATOR
 ) -> Iterator[tuple[int, SlurmRow | None]]:
-    """(line, row) of each; None where there are too many or too few values."""
+    """Yields each line with its row; None: too many or too few values."""
     for number, values in numbered_rows(lines, len(fields), separator):
         values_by_field = _said(fields, values, separator)
         yield (

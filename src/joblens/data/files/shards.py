@@ -159,7 +159,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 def is_there(part: PartManifest, journal: str) -> bool:
-    """Whether the part is intact, in its own file or in the export."""
+    """Returns whether the part is intact, in its own file or in the export."""
     if is_whole(part):
         return True
     layout, by_path = _layout_in(journal)

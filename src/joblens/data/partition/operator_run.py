@@ -202,7 +202,7 @@ class OperatorRun:
         return worked.result
 
     def _batch(self, state: PartitionState, call: OperatorCall) -> Any:
-        """User operators see whole rows; built-in ones only their columns."""
+        """Returns whole rows for user operators, and only the needed columns for built-in ones."""
         state.compact()
         is_ours = self._context.is_built_in(call.index)
         sees_columns = is_ours and not self._context.operator(call.index).sees_whole_rows

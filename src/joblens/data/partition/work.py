@@ -110,7 +110,7 @@ def _message(error: BaseException, plan: RecipePlan) -> str:
 
 
 def _is_final(error: BaseException, plan: RecipePlan) -> bool:
-    """Whether a retry would fail the same way."""
+    """Returns whether a retry would fail the same way."""
     if isinstance(error, (BadRow, BrokenOperator, InputError)):
         return True
     is_about_operators = not isinstance(error, (OSError, MemoryError, JoblensError, pa.ArrowMemoryError))

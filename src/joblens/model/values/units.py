@@ -32,7 +32,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400
 
 
 def parse_size(text: str) -> int:
-    """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024."""
+    """Parses '512m', '2g', '1.5GiB', '4096' to bytes. Units are powers of 1024."""
     match = re.match(_SIZE, text)
     if match is None:
         raise InputError(
@@ -66,7 +66,7 @@ def in_gb(size: float | None) -> float | None:
 
 
 def parse_duration(text: str) -> float:
-    """'90', '90s', '1h30m', '500ms', 'PT2H' -> seconds."""
+    """Parses '90', '90s', '1h30m', '500ms', 'PT2H' to seconds."""
     seconds = _seconds(text) if len(text) <= _LONGEST else None
     if seconds is None:
         hint = "write seconds or units: 90, 30s, 1h30m, PT2H"
@@ -106,7 +106,7 @@ def _seconds(text: str) -> float | None:
 
 
 def parse_instant(text: str, now_us: int) -> int:
-    """An ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now -> µs UTC."""
+    """Parses an ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now to µs UTC."""
     import datetime as dt  # plain jobs do without
 
     try:
@@ -125,14 +125,14 @@ def parse_instant(text: str, now_us: int) -> int:
 
 
 def format_instant(at_us: int) -> str:
-    """µs UTC -> ISO 8601 with offset and microseconds."""
+    """Formats µs UTC as ISO 8601 with offset and microseconds."""
     seconds, micro = divmod(at_us, 1_000_000)
     return f"{_to_the_second(seconds)}.{micro:06d}+00:00"
 
 
 @functools.lru_cache(maxsize=256)
 def _to_the_second(seconds: int) -> str:
-    """Cached, because records written together mostly share their second."""
+    """Formats whole seconds; cached, because records written together mostly share their second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
@@ -161,7 +161,7 @@ _MOST = 1 << 16  # above the CPU numbers of any kernel
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """'0-3,8' -> (0, 1, 2, 3, 8). Raises InputError."""
+    """Parses '0-3,8' to (0, 1, 2, 3, 8). Raises InputError."""
     cpus: set[int] = set()
     for part in text.split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))
@@ -175,7 +175,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """{0, 1, 2, 8} -> '0-2,8'"""
+    """Formats {0, 1, 2, 8} as '0-2,8'."""
     spans: list[list[int]] = []
     for cpu in sorted(cpus):
         if spans and cpu == spans[-1][1] + 1:

@@ -23,7 +23,7 @@ _GPU = "gpu"
 
 
 def parse_walltime(text: str) -> float | None:
-    """'90' and '90:00' (minutes), '1:30:00', '2-12', '2-12:30:00' -> seconds; UNLIMITED -> None."""
+    """Parses '90' and '90:00' (minutes), '1:30:00', '2-12', '2-12:30:00' to seconds; None: UNLIMITED."""
     if text.strip().upper() in _UNLIMITED:
         return None
     match = _WALLTIME.match(text.strip())
@@ -49,7 +49,7 @@ def format_walltime(seconds: float) -> str:
 
 
 def parse_memory(text: str) -> int:
-    """'180G', '4000' (MiB) -> bytes."""
+    """Parses '180G', '4000' (MiB) to bytes."""
     match = _MEMORY.match(text.strip())
     if match is None:
         raise InputError(f"'{text}' is not a Slurm memory size", hint="write a number and K, M, G or T")
@@ -62,7 +62,7 @@ def format_memory(count: int) -> str:
 
 
 def gpus_in(gres: str) -> int:
-    """'gpu:a100:2,shard:4' -> 2; without a number 1."""
+    """Counts the GPUs in 'gpu:a100:2,shard:4' (2); without a number, 1."""
     return sum(_gpu_count(part) for part in _parts(gres) if _is_gpu(part))
 
 
@@ -98,7 +98,7 @@ _WRITTEN = re.compile(r"^(?:[BR]+:)?(?:SIG)?([A-Z][A-Z0-9]*)(?:@([0-9]+))?$")
 
 
 def srun_signal(execution: ExecutionSpec) -> tuple[int, float] | None:
-    """'TERM@120' -> (number of the signal, seconds before the end). Raises PlanError."""
+    """Parses 'TERM@120' to (number of the signal, seconds before the end). Raises PlanError."""
     text = execution.srun_termination_signal
     if not text:
         return None

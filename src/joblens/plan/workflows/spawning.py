@@ -130,7 +130,7 @@ class PlanExtender:
     # ---- for the current batch ------------------------------------------------------------------------
 
     def find(self, kind: str, name: str) -> int | None:
-        """`kind`: files, user_data or datasets."""
+        """Returns the index of a name. `kind`: files, user_data or datasets."""
         return self._indexes[kind].get(name)
 
     def path_of(self, kind: str, name: str) -> str | None:

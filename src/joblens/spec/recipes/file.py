@@ -317,7 +317,7 @@ def _job_problems(values: dict[str, Any], given: Mapping[str, Any]) -> list[Note
 
 @cache
 def _readers() -> dict[str, Reader]:
-    """The tables list sections before their inner sections."""
+    """Returns readers by section: the tables list sections before their inner sections."""
     readers: dict[str, Reader] = {}
     for name, section in reversed(RECIPE_SECTIONS.items()):
         readers[name] = SectionReader(section, dict, readers)

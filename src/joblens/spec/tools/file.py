@@ -241,7 +241,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @cache
 def _readers() -> dict[str, Reader]:
-    """The tables list sections before their inner sections."""
+    """Returns readers by section: the tables list sections before their inner sections."""
     readers: dict[str, Reader] = {}
     for name, section in reversed(TOOL_SECTIONS.items()):
         readers[name] = SectionReader(section, _MAKERS.get(name, dict), readers)

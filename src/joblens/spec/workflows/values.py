@@ -205,7 +205,7 @@ def draft_of(value: dict[str, Any], notes: list[Note], doubled: list[Path]) -> D
 
 
 def _doubtful(path: Path) -> Path:
-    """Whether a path is doubtful: of a duplicate list, the entries of the first are good."""
+    """Returns whether a path is doubtful: of a duplicate list, the entries of the first are good."""
     key = SECTIONS["workflow"].keys.get(str(path[0]))
     is_list = len(path) == 1 and key is not None and key.kind is Kind.SECTIONS
     return (*path, ELSEWHERE) if is_list else path
@@ -239,7 +239,7 @@ class _Mending:
         self._mended: set[Path] = set()
 
     def is_inside_renamed(self, path: Path) -> bool:
-        """Whether it is the value of a misspelled key, which may be right for the intended key."""
+        """Returns whether it is the value of a misspelled key, which may be right for the intended key."""
         return any(path[:length] in self.renamed for length in range(1, len(path)))
 
     def mend(self, path: Path) -> None:

@@ -9,7 +9,7 @@ from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job, Record, Usage
 from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import counted
+from joblens.model.values.lists import more
 from joblens.model.values.units import format_duration, format_instant
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, mark_bound, mark_number
 from joblens.views.text.style import Palette, clean, pad, wrap
@@ -159,4 +159,4 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], context: Sec
 
 def rest(total: int, shown: int, noun: str, context: SectionContext) -> list[str]:
     hidden = total - shown
-    return [context.paint.paint(f"  and {counted(hidden, f'more {noun}')}", "dim")] if hidden > 0 else []
+    return [context.paint.paint(f"  {more(hidden, noun)}", "dim")] if hidden > 0 else []

@@ -18,7 +18,7 @@ from joblens.model.jobs.details import (
 from joblens.model.jobs.job import Status, Usage
 from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import counted
+from joblens.model.values.lists import more
 from joblens.model.values.units import format_bytes, format_cpu_list, format_duration
 from joblens.views.jobs.devices import gpu_section, network_pairs
 from joblens.views.jobs.labels import MOST_ROWS, SectionContext, heading, pairs, rest, table, why_empty
@@ -449,7 +449,7 @@ def node_lines(table: NodeTable, width: int, paint: Palette) -> list[str]:
         f"  {line}" for line in render_table(_COLUMNS, [_cells(part) for part in shown], width - 2, paint)
     ]
     if len(table.nodes) > len(shown):
-        lines.append(f"  and {counted(len(table.nodes) - len(shown), 'more node')}")
+        lines.append(f"  {more(len(table.nodes) - len(shown), 'node')}")
     for part in table.nodes:
         if part.error:
             lines += wrap(f"{clean(part.node)}: {clean(part.error)}", width, "  ")

@@ -10,7 +10,7 @@ from joblens.model.jobs.details import CodeVersion, Details, Program, Provenance
 from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Placement, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
-from joblens.model.values.lists import counted
+from joblens.model.values.lists import counted, more
 from joblens.model.values.units import KIB, format_bytes, format_duration
 from joblens.views.jobs.devices import container_pairs
 from joblens.views.jobs.labels import (
@@ -123,7 +123,7 @@ def _files(name: str, stamps: Sequence[FileStamp], *, is_whole: bool) -> Iterato
             digest = _digest(each.digest or "", is_whole=is_whole)
             yield name, f"{each.path}  {files}{format_bytes(each.size)}{digest}"
     if len(shown) < len(stamps):
-        yield name, f"and {len(stamps) - len(shown)} more"
+        yield name, more(len(stamps) - len(shown))
 
 
 def _digest(digest: str, *, is_whole: bool) -> str:

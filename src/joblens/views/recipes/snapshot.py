@@ -10,7 +10,7 @@ from joblens.model.recipes.snapshot import (
     ProcessingStatus,
     StepProgress,
 )
-from joblens.model.values.lists import counted
+from joblens.model.values.lists import counted, more
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
@@ -149,7 +149,7 @@ def _operators(
     used_columns = [index for index in range(len(_OPERATOR_COLUMNS)) if any(row[index] for row in rows)]
     fitting = columns_with_whole_names(_OPERATOR_COLUMNS, used_columns, rows, width)
     lines = render_table(_OPERATOR_COLUMNS, rows, width, paint, indexes=fitting)
-    return [*lines, paint.paint(fit(f"… {hidden:,} more", width), "dim")] if hidden else lines
+    return [*lines, paint.paint(fit(more(hidden), width), "dim")] if hidden else lines
 
 
 def _done(progress: OperatorProgress, paint: Palette) -> str:
@@ -334,7 +334,7 @@ def _unfinished_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
     shown.sort(key=lambda one: (one.status is not ProcessingStatus.FAILED, one.is_waiting, one.partition_id))
     lines = [fit(_partition_line(one), width) for one in shown[:_MOST_PARTITIONS]]
     if len(shown) > _MOST_PARTITIONS:
-        lines.append(f"… and {len(shown) - _MOST_PARTITIONS:,} more partitions like these")
+        lines.append(more(len(shown) - _MOST_PARTITIONS, "partition"))
     return ["", *lines] if lines else []
 
 

@@ -14,7 +14,7 @@ from joblens.analysis.comparing.job_differences import (
     is_too_small,
 )
 from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
-from joblens.model.values.lists import counted, listed
+from joblens.model.values.lists import counted, listed, more
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap, wrap_beside
@@ -139,9 +139,9 @@ def _environment(found: RunDiff, width: int, paint: Palette) -> list[str]:
         jobs = "all jobs" if shared.jobs == found.surroundings_of else counted(shared.jobs, "job")
         name = f"{one.group} {clean(one.name)} ({jobs})"
         lines += _option(name, _plain(one.before), _plain(one.after), width)
-    more = len(found.surroundings) - _ENVIRONMENT_SHOWN
-    if more > 0:
-        lines.append(paint.paint(f"  … {more:,} more; --json has them", "dim"))
+    hidden = len(found.surroundings) - _ENVIRONMENT_SHOWN
+    if hidden > 0:
+        lines.append(paint.paint(f"  {more(hidden)}; --json has them", "dim"))
     return lines
 
 
@@ -231,7 +231,7 @@ def _spec(lines: Sequence[str], width: int, paint: Palette) -> list[str]:
         text = fit(clean(line), width - 2)
         body.append("  " + (paint.paint(text, colours[line[0]]) if line[:1] in colours else text))
     if len(shown) > _SPEC_LINES_SHOWN:
-        body.append(paint.paint(f"  … {len(shown) - _SPEC_LINES_SHOWN:,} more lines; --json has them", "dim"))
+        body.append(paint.paint(f"  {more(len(shown) - _SPEC_LINES_SHOWN, 'line')}; --json has them", "dim"))
     return body
 
 
@@ -351,7 +351,7 @@ def _differences(found: JobDiff, width: int, paint: Palette, *, shows_all: bool)
             title = paint.paint(pad(group if index == 0 else "", _GROUP), "cyan")
             lines += _difference(title, one, width)
         if len(shown) < len(here):
-            lines.append(paint.paint(f"{'':16}… {len(here) - len(shown):,} more; --all shows them", "dim"))
+            lines.append(paint.paint(f"{'':16}{more(len(here) - len(shown))}; --all shows them", "dim"))
     return lines
 
 

@@ -7,7 +7,7 @@ from msgspec import to_builtins
 
 from joblens.engine.progress.progress import JobFailure, RunProgress, StageProgress
 from joblens.model.runs.run import JobState, RunStatus
-from joblens.model.values.lists import counted
+from joblens.model.values.lists import counted, more
 from joblens.model.values.units import format_duration
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
 from joblens.views.text.numbers import UNKNOWN, clock, compact_bytes, percent
@@ -184,7 +184,7 @@ def _running(progress: RunProgress, width: int, paint: Palette, lines_left: int)
         columns, rows = _COLUMNS[:-1], [row[:-1] for row in rows]
     lines = render_table(columns, rows, width, paint)
     if len(shown) < len(ordered):
-        lines.append(paint.paint(f"… and {len(ordered) - len(shown):,} more", "dim"))
+        lines.append(paint.paint(more(len(ordered) - len(shown)), "dim"))
     return lines
 
 

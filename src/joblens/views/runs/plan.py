@@ -19,7 +19,7 @@ from joblens.model.clusters.placement import (
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, TriggerType
-from joblens.model.values.lists import counted, listed
+from joblens.model.values.lists import counted, listed, more
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.plan.workflows.graph import Stage, jobs_by_kind, kind_name
 from joblens.views.text.numbers import UNKNOWN, amounts
@@ -203,7 +203,7 @@ def render_cluster(cluster: ClusterPreview, *, width: int) -> list[str]:
     lines = [fit(f"Engine {cluster.engine}: {clean(cluster.where)}", width)]
     lines += [fit(_INDENT + _capacity(one), width) for one in cluster.capacity[:_MOST_NODES]]
     if len(cluster.capacity) > _MOST_NODES:
-        lines.append(f"{_INDENT}and {len(cluster.capacity) - _MOST_NODES:,} more")
+        lines.append(f"{_INDENT}{more(len(cluster.capacity) - _MOST_NODES)}")
     return lines
 
 

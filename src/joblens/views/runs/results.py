@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from joblens.analysis.runs.status import FailedAction, FailedJob, RunEnding, run_label
 from joblens.analysis.runs.table import ResultRow, RunSummary
 from joblens.model.runs.run import JobState, RunStatus
-from joblens.model.values.lists import listed
+from joblens.model.values.lists import listed, more
 from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration, format_instant, in_gb
 from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width, wrap_beside
@@ -74,7 +74,7 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
     for why, names in list(jobs_of.items())[:_MOST_REASONS]:
         lines_found += wrap_beside("", f"{listed(names, _MOST_NAMES)}: {why}", width, "  ")
     if len(jobs_of) > _MOST_REASONS:
-        lines_found.append(f"… and {len(jobs_of) - _MOST_REASONS:,} more reasons: --json has them all")
+        lines_found.append(f"{more(len(jobs_of) - _MOST_REASONS, 'reason')}: --json has them all")
     return ["", *lines_found] if lines_found else []
 
 
@@ -145,7 +145,7 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
     for alike in _alike(ending.failures):
         lines += _failure(alike, width)
     if ending.more_failures:
-        lines.append(f"  … and {ending.more_failures:,} more")
+        lines.append(f"  {more(ending.more_failures)}")
     lines += render_actions(ending.actions, width=width)
     lines += render_failed_datasets(ending.datasets, width=width)
     return [*lines, *_hints(ending)]
@@ -163,7 +163,7 @@ def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
 
 
 def render_failed_datasets(datasets: Iterable[tuple[str, str]], *, width: int) -> list[str]:
-    """`datasets`: the name of each, and why it could not be finalized."""
+    """Lists datasets that could not be finalized, with reasons. `datasets`: (name, reason)."""
     lines = []
     for name, error in datasets:
         lines += _hanging(f"dataset {clean(name)} could not be finalized: {clean(error)}", width)
@@ -247,7 +247,5 @@ def render_summary(found: RunSummary) -> list[str]:
     ]
     lines = [f"{pad(name, _LABEL)} {value}" for name, value in pairs if value]
     if len(found.failed) > _FAILED_SHOWN:
-        lines.append(
-            f"… and {len(found.failed) - _FAILED_SHOWN:,} more: joblens results {run_label(run)} --failed"
-        )
+        lines.append(f"{more(len(found.failed) - _FAILED_SHOWN)}: joblens results {run_label(run)} --failed")
     return lines

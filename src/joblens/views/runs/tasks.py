@@ -8,7 +8,7 @@ import msgspec
 
 from joblens.model.jobs.job import Status
 from joblens.model.values.ids import short
-from joblens.model.values.lists import counted
+from joblens.model.values.lists import counted, more
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.numbers import UNKNOWN, percent
 from joblens.views.text.style import Palette, clean
@@ -155,7 +155,7 @@ def _artifacts(result: Form) -> list[str]:
         f"      {clean(each['path'])}  {format_bytes(each['bytes'])}" for each in found[:_MOST_ARTIFACTS]
     ]
     if len(found) > _MOST_ARTIFACTS:
-        lines.append(f"      … and {len(found) - _MOST_ARTIFACTS} more")
+        lines.append(f"      {more(len(found) - _MOST_ARTIFACTS)}")
     return lines
 
 
