@@ -147,6 +147,11 @@ class Wrong(Exception):
         self.finished = finished or []
 
 
+def of_file(wrong: Wrong) -> Wrong:
+    """Returns the problems of a whole file, whose messages about the top get its name."""
+    return Wrong([], [*((path, f"the file {text}") for path, text in wrong.notes), *wrong.finished])
+
+
 def fail(message: str) -> NoReturn:
     raise Wrong([((), message)])
 

@@ -6,7 +6,7 @@ reported. A misspelled key counts as the key that was meant.
 
 import re
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 from msgspec import Struct, structs
@@ -73,11 +73,7 @@ def _workflow(values: dict[str, Any]) -> WorkflowSpec:
 
 
 def _struct(struct: type[Any]) -> Callable[[dict[str, Any]], Any]:
-    return partial(_make_struct, struct)
-
-
-def _make_struct(struct: type[Any], values: dict[str, Any]) -> Any:
-    return struct(**values)
+    return lambda values: struct(**values)
 
 
 _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
