@@ -9,7 +9,7 @@ from joblens.model.values.units import format_duration
 from joblens.views.jobs.labels import SectionContext, heading, pairs
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, count, percent, seconds, share
 from joblens.views.text.style import Palette, clean
-from joblens.views.text.table import Column, columns_with_values, columns_with_whole_names, render_table
+from joblens.views.text.table import Column, columns_that_fit, columns_with_values, render_table
 
 BEFORE_OPERATORS = (Step.CUTTING, Step.READING)
 _REASONS_SHOWN = 5
@@ -36,7 +36,7 @@ def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str
     rows = [_step_cells(step, total_s) for step in table.steps if step.name in BEFORE_OPERATORS]
     rows += [_cells(use, total_s) for use in table.operators]
     rows += [_step_cells(step, total_s) for step in table.steps if step.name not in BEFORE_OPERATORS]
-    indexes = columns_with_whole_names(_COLUMNS, columns_with_values(_COLUMNS, rows), rows, width)
+    indexes = columns_that_fit(_COLUMNS, columns_with_values(_COLUMNS, rows), rows, width, whole_names=True)
     return render_table(_COLUMNS, rows, width, paint, indexes=indexes)
 
 

@@ -16,7 +16,7 @@ from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
 from joblens.views.text.numbers import UNKNOWN, clock, count, instant, percent, share
 from joblens.views.text.style import Palette, clean, clean_lines, fit, pad, visible_width, wrap_beside
-from joblens.views.text.table import Column, columns_with_whole_names, render_table
+from joblens.views.text.table import Column, columns_that_fit, render_table
 
 _OPERATOR_COLUMNS = (
     Column("OPERATOR", gives_way=True, least=16),
@@ -147,7 +147,7 @@ def _operators(
         for each in shown
     ]
     used_columns = [index for index in range(len(_OPERATOR_COLUMNS)) if any(row[index] for row in rows)]
-    fitting = columns_with_whole_names(_OPERATOR_COLUMNS, used_columns, rows, width)
+    fitting = columns_that_fit(_OPERATOR_COLUMNS, used_columns, rows, width, whole_names=True)
     lines = render_table(_OPERATOR_COLUMNS, rows, width, paint, indexes=fitting)
     return [*lines, paint.paint(fit(more(hidden), width), "dim")] if hidden else lines
 

@@ -18,7 +18,7 @@ from joblens.model.values.lists import counted, listed, more
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap, wrap_beside
-from joblens.views.text.table import Column, render_table
+from joblens.views.text.table import Column, columns_that_fit, render_table
 
 _NAMES = {
     "most_jobs": "jobs",
@@ -107,20 +107,12 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
 def _jobs(shown: Sequence[JobChange], width: int, paint: Palette) -> list[str]:
     """Omits CPU time first if there is no space for all columns: it mostly follows the time."""
     rows = [_job_row(job, paint) for job in shown]
-    lines: list[str] = []
-    omitted: tuple[str, ...] = ()
-    for omitted in ((), ("CPU",), ("CPU", "CHANGED")):
-        shown_columns = [index for index, column in enumerate(_JOB_COLUMNS) if column.title not in omitted]
-        lines = render_table(_JOB_COLUMNS, rows, width, paint, indexes=shown_columns)
-        if max(map(visible_width, lines)) <= width:
-            break
-    return [*lines, *_not_shown(omitted)]
-
-
-def _not_shown(omitted: Sequence[str]) -> list[str]:
-    if not omitted:
-        return []
-    return ["", f"Omitted: {' and '.join(omitted)}; a wider terminal or a pipe shows all"]
+    indexes = columns_that_fit(_JOB_COLUMNS, range(len(_JOB_COLUMNS)), rows, width)
+    lines = render_table(_JOB_COLUMNS, rows, width, paint, indexes=indexes)
+    omitted = [column.title for index, column in enumerate(_JOB_COLUMNS) if index not in indexes]
+    if omitted:
+        lines += ["", f"Omitted: {' and '.join(omitted)}; a wider terminal or a pipe shows all"]
+    return lines
 
 
 def _option(name: str, before: str, after: str, width: int, indent: str = "") -> list[str]:

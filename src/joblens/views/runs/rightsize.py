@@ -25,7 +25,7 @@ from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration
 from joblens.views.jobs.labels import name_with_attempt
 from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width
-from joblens.views.text.table import Column, columns_with_whole_names, render_table
+from joblens.views.text.table import Column, columns_that_fit, render_table
 
 _ADVICE_COLUMNS = (
     Column("RESOURCE"),
@@ -70,7 +70,7 @@ def _advice(advice: Sequence[Advice], width: int, paint: Palette) -> list[str]:
     rows = [_row(part, paint) for part in advice]
     if not rows:
         return ["  no job completed: no advice"]
-    indexes = columns_with_whole_names(_ADVICE_COLUMNS, range(len(_ADVICE_COLUMNS)), rows, width)
+    indexes = columns_that_fit(_ADVICE_COLUMNS, range(len(_ADVICE_COLUMNS)), rows, width, whole_names=True)
     return render_table(_ADVICE_COLUMNS, rows, width, paint, indexes=indexes)
 
 
