@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from joblens.analysis.sizing.observations import Observation, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
 from joblens.analysis.slurm.records import exit_numbers, slurm_record, slurm_use
-from joblens.analysis.slurm.text import slurm_clock
 from joblens.model.clusters.placement import CLUSTER_MARK
 from joblens.model.clusters.slurm import SlurmJob
+from joblens.model.clusters.slurm_notation import slurm_clock
 from joblens.model.jobs.job import Finding, Record, Requirements, Severity, Status, Usage
 from joblens.model.values.units import MIB
 

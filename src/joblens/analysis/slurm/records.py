@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.analysis.slurm.text import gpus_of, slurm_bytes, slurm_seconds
+from joblens.analysis.slurm.text import gpus_of
 from joblens.model.clusters.slurm import QueuedJob, SlurmJob, SlurmRow
+from joblens.model.clusters.slurm_notation import slurm_bytes, slurm_seconds
 from joblens.model.jobs.details import ClusterAccount
 from joblens.model.jobs.job import (
     Attempt,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from joblens.analysis.slurm.efficiency import MEASURED, Efficiency, next_time
-from joblens.analysis.slurm.text import slurm_clock
+from joblens.model.clusters.slurm_notation import slurm_clock
 from joblens.model.jobs.details import ClusterAccount
 from joblens.model.jobs.job import Record, Usage
 from joblens.model.values.ids import short
