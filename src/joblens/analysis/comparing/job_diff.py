@@ -129,17 +129,9 @@ _SHARE = 0.25  # least reported share of the time lost or won
 _FITS = 0.15  # tolerance between two ratios, as logarithms, per factor e
 _LEAST_SCALE = 0.18  # a smaller change fits everything
 _HEADLINES = (
-    "duration_s",
-    "cpu_s",
-    "memory_peak_bytes",
-    "io_read_bytes",
-    "io_write_bytes",
-    "network_rx_bytes",
-    "network_tx_bytes",
-    "gpu_busy_s",
-    "gpu_memory_peak_bytes",
-    "waited_s",
-)
+    "duration_s", "cpu_s", "memory_peak_bytes", "io_read_bytes", "io_write_bytes", "network_rx_bytes",
+    "network_tx_bytes", "gpu_busy_s", "gpu_memory_peak_bytes", "waited_s",
+)  # fmt: skip
 _WAITING = (
     ("throttled_s", "throttled by its CPU limit"),
     ("cpu_pressure_s", "waiting for a CPU"),
@@ -148,12 +140,9 @@ _WAITING = (
     ("idle_s", "idle"),
 )
 _THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
-)
+)  # fmt: skip
 # Numbers that each kind of difference can affect, most significant first.
 _ALL = frozenset(_HEADLINES) - {"waited_s"}
 _CAN_MOVE: Mapping[str, frozenset[str]] = {

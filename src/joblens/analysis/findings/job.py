@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from joblens.analysis.findings.efficiency import sizing_findings, start_findings, waiting_findings
+from joblens.analysis.findings.efficiency import (
+    more_memory,
+    sizing_findings,
+    start_findings,
+    waiting_findings,
+)
 from joblens.model.jobs.job import (
     LOGOUT,
     SHUTDOWN,
@@ -59,7 +64,7 @@ def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
             Code.CHILD_OUT_OF_MEMORY,
             Severity.WARNING,
             f"the kernel killed {counted(kills, 'process')} of the job: out of memory; the job continued",
-            _more_memory(record, outcome),
+            more_memory(record, outcome.usage.memory_peak_bytes or 0),
         )
     if outcome.leftovers:
         yield Finding(
@@ -166,17 +171,8 @@ def _out_of_memory(record: Record, outcome: Outcome) -> Finding:
         Code.OUT_OF_MEMORY,
         Severity.PROBLEM,
         f"out of memory: killed by {who} {why}",
-        _more_memory(record, outcome),
+        more_memory(record, outcome.usage.memory_peak_bytes or 0),
     )
-
-
-def _more_memory(record: Record, outcome: Outcome) -> str:
-    limit = record.job.requirements.memory_bytes if record.job.enforce else None
-    if limit is None:
-        return "run fewer jobs at once, raise the limit of the enclosing job or unit, or use a larger machine"
-    from joblens.analysis.sizing.observations import more_memory_option
-
-    return more_memory_option(limit, outcome.usage.memory_peak_bytes or 0)
 
 
 def _pids_limit(record: Record, outcome: Outcome) -> Finding:

@@ -82,26 +82,16 @@ _ORIGINS: dict[str, tuple[str, str]] = {
 }
 # Numbers that the last sample cannot have if the job continued after it.
 GROWING = frozenset(group for group, _ in _ORIGINS.values()) - {"processes", "threads", "open_files"}
-_GROUP_COUNTERS = (  # the kernel counts these for a group and for nothing else
-    "cpu_throttled_usec",
-    "oom_kills",
-    "io_read_ops",
-    "io_write_ops",
-    "cpu_pressure_usec",
-    "memory_pressure_usec",
-    "io_pressure_usec",
-    "pids_limit_events",
-)
+# The kernel counts these for a group and for nothing else.
+_GROUP_COUNTERS = (
+    "cpu_throttled_usec", "oom_kills", "io_read_ops", "io_write_ops", "cpu_pressure_usec",
+    "memory_pressure_usec", "io_pressure_usec", "pids_limit_events",
+)  # fmt: skip
 # Counted by instruments of their own, where there are such.
 _INSTRUMENT_COUNTERS = (
-    "network_rx_bytes",
-    "network_tx_bytes",
-    "network_rx_packets",
-    "network_tx_packets",
-    "instructions",
-    "cycles",
-    "cpu_migrations",
-)
+    "network_rx_bytes", "network_tx_bytes", "network_rx_packets", "network_tx_packets", "instructions",
+    "cycles", "cpu_migrations",
+)  # fmt: skip
 _INSTRUMENT_NUMBERS = frozenset(USAGE_NUMBERS[USAGE_NUMBERS.index("network_rx_bytes") :])
 _ONLY_WAITED = "known only when the job's processes are waited for"
 

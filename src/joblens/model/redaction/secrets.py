@@ -41,15 +41,8 @@ _TEXTS = ("name", "tool", "script", "tags", "external_id", "argv", "params", "en
           "inputs", "outputs")  # fmt: skip
 
 _TEXTS_OF_OUTCOMES = (
-    "error",
-    "stderr_tail",
-    "stdout_tail",
-    "findings",
-    "profile",
-    "inputs",
-    "outputs",
-    "artifacts",
-)
+    "error", "stderr_tail", "stdout_tail", "findings", "profile", "inputs", "outputs", "artifacts",
+)  # fmt: skip
 
 T = TypeVar("T")
 

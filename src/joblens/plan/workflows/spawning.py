@@ -28,26 +28,15 @@ DEFAULT_ITERATIONS = 1000
 MOST_JOBS = 10_000  # of one batch
 MOST_STATE_BYTES = 1 << 20
 _ONLY_IN_FILES = (
-    "depends_on_regexes",
-    "input_file_regexes",
-    "output_file_regexes",
-    "input_user_data_regexes",
-    "output_user_data_regexes",
-    "parameters",
-    "use_parameters",
-    "parameters_file",
-    "use_parameters_file",
+    "depends_on_regexes", "input_file_regexes", "output_file_regexes", "input_user_data_regexes",
+    "output_user_data_regexes", "parameters", "use_parameters", "parameters_file", "use_parameters_file",
     "output_datasets",
-)
+)  # fmt: skip
 # The producers of a dataset are known from the start, because it is complete when all have ended.
 _ONLY_IN_FILES_HINTS = {"output_datasets": "use output_files"}
 _KEYS = (
-    "input_files",
-    "output_files",
-    "input_user_data",
-    "output_user_data",
-    "input_datasets",
-)
+    "input_files", "output_files", "input_user_data", "output_user_data", "input_datasets",
+)  # fmt: skip
 _NOUNS = {"files": "file", "user_data": "user data", "datasets": "dataset"}
 
 

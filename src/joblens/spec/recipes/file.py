@@ -37,31 +37,11 @@ _WRITTEN = ("work_dir", *_PATHS)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _WEIGHT = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
-_AS_THEY_ARE = frozenset(
-    (
-        "name",
-        "np",
-        "suffixes",
-        "image_key",
-        "audio_key",
-        "video_key",
-        "export_type",
-        "skip_op_error",
-        "max_rejects",
-        "keep_stats",
-        "trace",
-        "trace_rows",
-        "trace_operators",
-        "trace_keys",
-        "ray_address",
-        "is_strict_preflight",
-        "job_id",
-        "resume",
-        "executor_type",
-        "process",
-        "is_strict",
-    )
-)
+_AS_THEY_ARE = frozenset({
+    "name", "np", "suffixes", "image_key", "audio_key", "video_key", "export_type", "skip_op_error",
+    "max_rejects", "keep_stats", "trace", "trace_rows", "trace_operators", "trace_keys", "ray_address",
+    "is_strict_preflight", "job_id", "resume", "executor_type", "process", "is_strict",
+})  # fmt: skip
 
 
 class RecipeReading(Struct, frozen=True):
