@@ -15,7 +15,16 @@ from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
 from joblens.views.text.numbers import UNKNOWN, clock, count, instant, percent, share
-from joblens.views.text.style import Palette, clean, clean_lines, fit, pad, visible_width, wrap_beside
+from joblens.views.text.style import (
+    Palette,
+    clean,
+    clean_lines,
+    fit,
+    pad,
+    title_line,
+    visible_width,
+    wrap_beside,
+)
 from joblens.views.text.table import Column, columns_that_fit, render_table
 
 _OPERATOR_COLUMNS = (
@@ -75,18 +84,9 @@ def _head(snapshot: JobSnapshot, name: str, elapsed_s: float, width: int, paint:
     rows = snapshot.rows_in
     speed = "" if not rows or elapsed_s < 1 else f"{rows / elapsed_s:,.0f} rows/s"
     left = "" if is_over or snapshot.eta_seconds is None else f"about {clock(snapshot.eta_seconds)} left"
-    for title, rest in (
-        (f"{clean(name)}  {clean(snapshot.job_id)}", "  ".join(part for part in (speed, left) if part)),
-        (clean(name), "  ".join(part for part in (speed, left) if part)),
-        (clean(name), left),
-        (clean(name), ""),
-    ):
-        if visible_width(title) + visible_width(status) + visible_width(rest) + 4 <= width:
-            break
-    title = fit(title, width - visible_width(status) - 2)
-    painted = paint.paint(fit(status, width), STATUS_COLOURS.get(snapshot.overall_status, "cyan"))
-    parts = (paint.paint(title, "bold"), painted, paint.paint(rest, "dim"))
-    return "  ".join(part for part in parts if part)
+    title, rest = clean(name), "  ".join(part for part in (speed, left) if part)
+    options = [(f"{title}  {clean(snapshot.job_id)}", rest), (title, rest), (title, left), (title, "")]
+    return title_line(options, status, STATUS_COLOURS.get(snapshot.overall_status, "cyan"), width, paint)
 
 
 def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:

@@ -11,7 +11,7 @@ from joblens.model.values.lists import counted, more
 from joblens.model.values.units import format_duration
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
 from joblens.views.text.numbers import UNKNOWN, clock, compact_bytes, percent
-from joblens.views.text.style import Palette, clean, fit, pad, visible_width
+from joblens.views.text.style import Palette, clean, fit, pad, title_line, visible_width
 from joblens.views.text.table import Column, render_table
 
 _CANCELED = JobState.CANCELED.label  # spelled as in the tables of a run
@@ -51,17 +51,9 @@ def render_run_live(progress: RunProgress, *, width: int, height: int, paint: Pa
 
 def _head(progress: RunProgress, width: int, paint: Palette) -> str:
     status = f"{progress.status.value} {clock(progress.elapsed_s)}"
-    left = _left(progress)
     name = f"{clean(progress.name)}  run {progress.run}"
-    for rest in (eta(progress), left, ""):
-        if visible_width(name) + visible_width(status) + visible_width(rest) + 4 <= width:
-            break
-    else:
-        rest, name = "", fit(name, width - visible_width(status) - 2)
-    if visible_width(name) < 4:
-        return fit(status, width)
-    parts = [paint.paint(name, "bold"), paint.paint(status, _STATUS_COLOURS[progress.status])]
-    return "  ".join([*parts, paint.paint(rest, "dim")] if rest else parts)
+    options = [(name, rest) for rest in (eta(progress), _left(progress), "")]
+    return title_line(options, status, _STATUS_COLOURS[progress.status], width, paint)
 
 
 def eta(progress: RunProgress) -> str:
