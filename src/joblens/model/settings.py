@@ -226,7 +226,7 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
     host: Annotated[
-        str, _doc("Address that `serve` listens on. Others than loopback need TLS or a proxy.")
+        str, _doc("Address that `serve` listens on. Other than loopback: needs TLS or a proxy.")
     ] = "127.0.0.1"
     port: Annotated[int, _doc("Port that `serve` listens on. 0: any free one.", least=0, most=65535)] = 7373
     socket: Annotated[

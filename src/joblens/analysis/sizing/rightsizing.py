@@ -249,7 +249,7 @@ def _runtime(group: Group) -> Advice | None:
 def _already_more(current: float | None, advised: float, reason: str) -> tuple[float, str]:
     """Returns the current request if a user has raised it since: the need is unknown."""
     if current is not None and current >= advised:
-        return current, f"{reason.partition(':')[0]}: has more now"
+        return current, f"{reason.partition(':')[0]}: already raised"
     return advised, reason
 
 

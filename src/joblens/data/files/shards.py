@@ -273,7 +273,7 @@ def _begin(
 def _move(layout: Layout, placed: Placed) -> None:
     if not _has_own_file(placed):
         if not _is_placed(layout, placed):
-            raise JoblensError(f"{placed.path} is lost, and the export has other content at its position")
+            raise JoblensError(f"{placed.path} is missing, and the export has other content at its position")
         return
     start = 0
     for region in placed.regions:

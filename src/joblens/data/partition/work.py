@@ -156,7 +156,7 @@ def _assemble(context: WorkerContext, task: Assemble, emit: Emit) -> dict[str, A
         path = context.folder.export_part_manifest(partition_id)
         finished = manifests.read_manifest(path, FinishedPart)
         if finished is None:
-            raise JoblensError(f"partition {partition_id} has lost its exported part")
+            raise JoblensError(f"partition {partition_id} has no exported part")
         parts.append(finished.part)
     export = exporting.assemble(context.plan, parts, moved=context.folder.moved, keep=task.keep_parts)
     emit(step_event(Step.EXPORTING, meter.usage()))
