@@ -19,8 +19,7 @@ from joblens.analysis.comparing.job_differences import (
 from joblens.analysis.numbers.rates import cpu_percent, elapsed_usec, host_cpu_percent
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import format_bytes, format_duration, listed
 
 _IDLE_PERCENT = 5.0  # of a core; less is idle
 

@@ -20,8 +20,7 @@ from joblens.analysis.numbers.rates import (
 )
 from joblens.model.jobs.job import BY_AFFINITY, Code, Finding, Outcome, Record, Severity, Status, Usage
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import counted
-from joblens.model.values.units import MIB, format_bytes, format_duration
+from joblens.model.values.units import MIB, counted, format_bytes, format_duration
 
 # Shares of the job's time, in percent, from which waiting is reported.
 _CPU_PRESSURE = 25

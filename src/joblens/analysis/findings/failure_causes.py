@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from joblens.analysis.numbers.rates import is_memory_measured, is_out_of_memory
 from joblens.model.jobs.job import Job, Outcome, Record, Status
-from joblens.model.values.lists import counted
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 
 _KILLED = 137  # 128 + SIGKILL
 _TIME_CODES = (124, 152)  # of timeout(1), and 128 + SIGXCPU

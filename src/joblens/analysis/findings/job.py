@@ -27,8 +27,7 @@ from joblens.model.jobs.job import (
 )
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
-from joblens.model.values.lists import counted
-from joblens.model.values.units import MIB, format_bytes, format_duration
+from joblens.model.values.units import MIB, counted, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from joblens.model.delivery import FormerWorker

@@ -17,8 +17,7 @@ from joblens.model.recipes.recipe import (
     Modality,
     PartitionSettings,
 )
-from joblens.model.values.lists import counted
-from joblens.model.values.units import MIB, format_bytes
+from joblens.model.values.units import MIB, counted, format_bytes
 
 # Minimum size: starting a partition costs as much as processing this much.
 SMALLEST_SPLIT_BYTES = 2 * MIB

@@ -11,8 +11,7 @@ from joblens.analysis.sizing.amounts import memory_text, rounded_memory
 from joblens.analysis.sizing.observations import Observation, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, advise
 from joblens.model.jobs.job import Record, Requirements, Status
-from joblens.model.values.lists import counted
-from joblens.model.values.units import MIB
+from joblens.model.values.units import MIB, counted
 
 _CPU_STEP = 0.25
 _LEAST_CPUS = 0.25

@@ -38,8 +38,7 @@ from joblens.analysis.sizing.observations import (
     without_mapped_files,
 )
 from joblens.model.jobs.job import Requirements
-from joblens.model.values.lists import counted
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 
 _LOW = "low"
 _SAMPLED_GROWTH = 1.18  # on top of the margin for every peak

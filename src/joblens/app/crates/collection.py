@@ -23,7 +23,7 @@ from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import FileStamp, Record
 from joblens.model.runs.run import JobState, Run
 from joblens.model.runs.workflow_spec import WorkflowSpec
-from joblens.model.values.lists import counted
+from joblens.model.values.units import counted
 from joblens.plan.workflows.expansion import expand_files
 from joblens.ports.store import Store
 from joblens.probes.host.machine_load import read_host

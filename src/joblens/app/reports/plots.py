@@ -18,7 +18,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import Run
 from joblens.model.runs.workflow_spec import MonitorSpec
-from joblens.model.values.lists import counted
+from joblens.model.values.units import counted
 from joblens.ports.store import Store
 from joblens.views.plots.chart import Chart
 

@@ -17,7 +17,7 @@ from joblens.data.partition import checkpoints
 from joblens.data.partition.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.partition.worker_context import WorkerContext
 from joblens.model.recipes.recipe import EventType, OperatorCall, Partition, RecipeEvent
-from joblens.model.values.lists import counted
+from joblens.model.values.units import counted
 from joblens.plan.workflows.plan_document import shown_params
 
 

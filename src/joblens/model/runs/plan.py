@@ -20,8 +20,7 @@ from joblens.model.runs.workflow_spec import (
     Stdio,
     WhenBlockedFails,
 )
-from joblens.model.values.lists import more
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import format_bytes, format_duration, more
 
 
 class PlannedFile(Struct, frozen=True, gc=False):

@@ -1,4 +1,5 @@
-"""Units: sizes, durations, instants and CPU lists as people write them, to and from base units.
+"""Units: sizes, durations, instants and CPU lists as people write them, to and from base units; counts of
+things, and long lists.
 
 Inside joblens only bytes, seconds and microseconds exist; text is read and written here.
 """
@@ -6,9 +7,12 @@ Inside joblens only bytes, seconds and microseconds exist; text is read and writ
 import functools
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from joblens.model.errors import InputError
+
+T = TypeVar("T")
 
 KIB = 1024
 MIB = 1024**2
@@ -187,3 +191,21 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal() and len(word) < 7
+
+
+def listed(items: Sequence[T], most: int, show: Callable[[T], str] = str) -> str:
+    """Returns 'a, b and 4 more'. Calls `show` only for items that are shown."""
+    more = len(items) - most
+    return ", ".join(map(show, items[:most])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def more(count: int, noun: str = "") -> str:
+    """Returns '… and 4 more', '… and 4 more jobs', below the first items of a list."""
+    return f"… and {counted(count, f'more {noun}')}" if noun else f"… and {count:,} more"
+
+
+def counted(number: float, noun: str) -> str:
+    """Returns '1 job', '2,000 jobs', '3 processes', '0.5 CPUs'."""
+    text = f"{number:,.0f}" if number == int(number) else f"{number:g}"
+    plural = f"{noun}es" if noun.endswith("ss") else f"{noun}s"
+    return f"{text} {noun if number == 1 else plural}"

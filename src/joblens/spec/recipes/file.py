@@ -18,7 +18,7 @@ from joblens.model.recipes.recipe import (
     PartitionSettings,
     Recipe,
 )
-from joblens.model.values.lists import counted
+from joblens.model.values.units import counted
 from joblens.plan.recipes.job_folder import JOB_ID, job_dir_in
 from joblens.spec.formats.documents import read_document
 from joblens.spec.formats.positions import Document, Mark, Path, Problem, nearest_word

@@ -14,8 +14,7 @@ from joblens.analysis.comparing.bench import (
     parameter_changes,
     variants_of,
 )
-from joblens.model.values.lists import counted, listed
-from joblens.model.values.units import MIB, format_bytes, format_duration
+from joblens.model.values.units import MIB, counted, format_bytes, format_duration, listed
 from joblens.views.text.numbers import UNKNOWN
 from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap_beside
 from joblens.views.text.table import Column, render_table

@@ -10,8 +10,7 @@ from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, Crate
 from joblens.model.jobs.details import CodeVersion, Provenance
 from joblens.model.jobs.job import Record, Status, Usage
 from joblens.model.redaction.secrets import redact_address
-from joblens.model.values.lists import counted
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 from joblens.views.text.numbers import instant, seconds
 from joblens.views.text.style import PAGE_HEAD
 

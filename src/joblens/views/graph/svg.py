@@ -10,7 +10,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from joblens.model.runs.run import JobState
-from joblens.model.values.lists import counted
+from joblens.model.values.units import counted
 from joblens.views.graph.text import STATE_COLOURS, Box, Drawing, state_shown, title_of
 from joblens.views.text.style import clean, fit, visible_width
 

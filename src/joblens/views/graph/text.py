@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobState
-from joblens.model.values.lists import counted, listed
+from joblens.model.values.units import counted, listed
 from joblens.plan.workflows.graph import Graph, stages_of
 from joblens.views.runs.plan import action_text
 from joblens.views.text.style import PLAIN, Palette, clean, fit, pad, visible_width

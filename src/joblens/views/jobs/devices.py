@@ -6,8 +6,7 @@ from joblens.analysis.numbers.gpu import busy_percent, gpus_used, has_part, span
 from joblens.analysis.numbers.rates import elapsed_usec, per_second
 from joblens.model.jobs.details import ContainerFacts, GpuFacts
 from joblens.model.jobs.sample import GpuReading, InterfaceIo, Sample
-from joblens.model.values.lists import counted
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 from joblens.views.jobs.labels import SectionContext, heading, pairs, why_empty
 from joblens.views.text.numbers import UNKNOWN, joules, rate, watts
 from joblens.views.text.style import clean

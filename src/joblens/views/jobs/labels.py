@@ -9,8 +9,7 @@ from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job, Record, Usage
 from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import more
-from joblens.model.values.units import format_duration, format_instant
+from joblens.model.values.units import format_duration, format_instant, more
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, mark_bound, mark_number
 from joblens.views.text.style import Palette, clean, pad, wrap
 from joblens.views.text.table import Column, columns_with_values, render_table

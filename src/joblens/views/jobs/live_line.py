@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import counted
+from joblens.model.values.units import counted
 from joblens.views.text.charts import Point, cpu_spark_line, last_known, points
 from joblens.views.text.numbers import clock, compact_bytes, compact_rate, percent
 from joblens.views.text.style import Palette, clean, fit, visible_width

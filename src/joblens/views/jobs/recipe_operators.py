@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from joblens.model.jobs.details import OperatorTable, OperatorUse, RejectReason, StepUse
 from joblens.model.recipes.recipe import Step
-from joblens.model.values.lists import counted
-from joblens.model.values.units import format_duration
+from joblens.model.values.units import counted, format_duration
 from joblens.views.jobs.labels import SectionContext, heading, pairs
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, count, percent, seconds, share
 from joblens.views.text.style import Palette, clean

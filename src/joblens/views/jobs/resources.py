@@ -18,8 +18,7 @@ from joblens.model.jobs.details import (
 from joblens.model.jobs.job import Status, Usage
 from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import more
-from joblens.model.values.units import format_bytes, format_cpu_list, format_duration
+from joblens.model.values.units import format_bytes, format_cpu_list, format_duration, more
 from joblens.views.jobs.devices import gpu_section, network_pairs
 from joblens.views.jobs.labels import MOST_ROWS, SectionContext, heading, pairs, rest, table, why_empty
 from joblens.views.jobs.recipe_operators import operators_section

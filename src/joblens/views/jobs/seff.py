@@ -7,8 +7,7 @@ from joblens.model.clusters.slurm_notation import slurm_clock
 from joblens.model.jobs.details import ClusterAccount
 from joblens.model.jobs.job import Record, Usage
 from joblens.model.values.ids import short
-from joblens.model.values.lists import counted
-from joblens.model.values.units import GIB, KIB, MIB, format_bytes, format_duration
+from joblens.model.values.units import GIB, KIB, MIB, counted, format_bytes, format_duration
 from joblens.views.jobs.summary import finding_lines
 from joblens.views.text.numbers import UNKNOWN, seconds
 from joblens.views.text.style import Palette, clean, wrap

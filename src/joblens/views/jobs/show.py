@@ -10,8 +10,7 @@ from joblens.model.jobs.details import CodeVersion, Details, Program, Provenance
 from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Placement, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
-from joblens.model.values.lists import counted, more
-from joblens.model.values.units import KIB, format_bytes, format_duration
+from joblens.model.values.units import KIB, counted, format_bytes, format_duration, more
 from joblens.views.jobs.devices import container_pairs
 from joblens.views.jobs.labels import (
     LABEL_WIDTH,

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from joblens.analysis.charts.gantt import Bar, Cause, Gantt, Link, MachineUse, StepCurve
-from joblens.model.values.lists import counted
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 from joblens.views.plots import chart as colors
 from joblens.views.plots.chart import (
     Axis,

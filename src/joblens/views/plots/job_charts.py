@@ -12,8 +12,7 @@ from joblens.analysis.charts.series import (
     points_for_each,
     thinned,
 )
-from joblens.model.values.lists import counted
-from joblens.model.values.units import KIB, format_bytes, format_duration
+from joblens.model.values.units import KIB, counted, format_bytes, format_duration
 from joblens.views.plots import chart
 from joblens.views.plots.chart import (
     DASHES,

@@ -9,8 +9,7 @@ from joblens.model.jobs.details import OperatorTable
 from joblens.model.jobs.job import Record
 from joblens.model.recipes.recipe import RecipePlan
 from joblens.model.recipes.snapshot import JobSnapshot, PartitionStatus, ProcessingStatus
-from joblens.model.values.lists import counted, listed, more
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, listed, more
 from joblens.plan.recipes.job_folder import DiskNeed, disk_need, resumption_command
 from joblens.views.jobs.recipe_operators import operator_lines, partition_counts, reject_lines
 from joblens.views.recipes.snapshot import STATUS_COLOURS

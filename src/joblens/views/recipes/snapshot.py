@@ -10,8 +10,7 @@ from joblens.model.recipes.snapshot import (
     ProcessingStatus,
     StepProgress,
 )
-from joblens.model.values.lists import counted, more
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, more
 from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
 from joblens.views.text.numbers import UNKNOWN, clock, count, instant, percent, share

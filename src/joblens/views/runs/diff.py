@@ -14,8 +14,7 @@ from joblens.analysis.comparing.job_differences import (
     is_too_small,
 )
 from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
-from joblens.model.values.lists import counted, listed, more
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, listed, more
 from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap, wrap_beside
 from joblens.views.text.table import Column, columns_that_fit, render_table

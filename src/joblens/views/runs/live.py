@@ -7,8 +7,7 @@ from msgspec import to_builtins
 
 from joblens.engine.progress.progress import JobFailure, RunProgress, StageProgress
 from joblens.model.runs.run import JobState, RunStatus
-from joblens.model.values.lists import counted, more
-from joblens.model.values.units import format_duration
+from joblens.model.values.units import counted, format_duration, more
 from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
 from joblens.views.text.numbers import UNKNOWN, clock, compact_bytes, percent
 from joblens.views.text.style import Palette, clean, fit, pad, title_line, visible_width

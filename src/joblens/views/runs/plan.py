@@ -19,8 +19,7 @@ from joblens.model.clusters.placement import (
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, TriggerType
-from joblens.model.values.lists import counted, listed, more
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, listed, more
 from joblens.plan.workflows.graph import Stage, jobs_by_kind, kind_name
 from joblens.views.text.numbers import UNKNOWN, amounts
 from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap

@@ -7,8 +7,15 @@ from collections.abc import Iterable, Sequence
 from joblens.analysis.runs.status import FailedAction, FailedJob, RunEnding, run_label
 from joblens.analysis.runs.table import ResultRow, RunSummary
 from joblens.model.runs.run import JobState, RunStatus
-from joblens.model.values.lists import listed, more
-from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration, format_instant, in_gb
+from joblens.model.values.units import (
+    UNITS_NOTE,
+    format_bytes,
+    format_duration,
+    format_instant,
+    in_gb,
+    listed,
+    more,
+)
 from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap_beside
 from joblens.views.text.table import Column, columns_that_fit, render_table

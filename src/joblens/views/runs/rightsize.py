@@ -20,8 +20,7 @@ from joblens.analysis.sizing.utilization import (
     specified_text,
 )
 from joblens.model.jobs.job import Record
-from joblens.model.values.lists import counted
-from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration
+from joblens.model.values.units import UNITS_NOTE, counted, format_bytes, format_duration
 from joblens.views.jobs.labels import name_with_attempt
 from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width

@@ -8,8 +8,7 @@ import msgspec
 
 from joblens.model.jobs.job import Status
 from joblens.model.values.ids import short
-from joblens.model.values.lists import counted, more
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, more
 from joblens.views.text.numbers import UNKNOWN, percent
 from joblens.views.text.style import Palette, clean
 from joblens.views.text.table import Column, render_table

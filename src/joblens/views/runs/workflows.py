@@ -5,8 +5,7 @@ from typing import Any
 
 from joblens.analysis.runs.status import INTERRUPTED, RunRow, TaskGroupRow, WorkflowRow, run_label
 from joblens.model.runs.run import RunStatus, Workflow
-from joblens.model.values.lists import counted, listed
-from joblens.model.values.units import format_bytes, format_duration, format_instant
+from joblens.model.values.units import counted, format_bytes, format_duration, format_instant, listed
 from joblens.views.jobs.labels import ago
 from joblens.views.text.numbers import UNKNOWN, iso_instant
 from joblens.views.text.style import PLAIN, Palette, clean

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from joblens.model.jobs.job import Requirements, Usage
-from joblens.model.values.lists import counted
-from joblens.model.values.units import format_bytes, format_duration, format_instant
+from joblens.model.values.units import counted, format_bytes, format_duration, format_instant
 
 if TYPE_CHECKING:
     from joblens.model.clusters.placement import Capacity, PlannedRequest

@@ -1,6 +1,6 @@
 import pytest
 
-from joblens.model.values.lists import counted, listed
+from joblens.model.values.units import counted, listed
 
 
 @pytest.mark.parametrize(
