@@ -301,4 +301,4 @@ def test_on_a_short_terminal_the_operators_at_work_stay_in_sight() -> None:
     )
     assert len(shown) == 8
     assert [line.split()[0] for line in shown[3:7]] == [f"operator_{place}_mapper" for place in (6, 7, 8, 9)]
-    assert shown[7] == "… 8 more"
+    assert shown[7] == "… and 8 more"

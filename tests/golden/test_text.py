@@ -4,7 +4,6 @@ import pytest
 from msgspec import structs
 
 from joblens.analysis.numbers.rates import NOT_MEASURED
-from joblens.analysis.numbers.statistics import distribution_of
 from joblens.model.capabilities import Capability
 from joblens.model.history import GroupStatistics, Statistics
 from joblens.model.jobs.details import Details
@@ -19,6 +18,7 @@ from joblens.views.setup.doctor import render_doctor
 from joblens.views.text.charts import points
 from joblens.views.text.style import PLAIN, Palette, visible_width
 from tests.builders import past_jobs
+from tests.builders.distributions import distribution_of
 from tests.builders.gpu_job import DETAILS, FACTS, gpu_samples
 from tests.builders.past_jobs import MIB, POISSON, RUNNING, record_of, samples
 from tests.builders.records import START_US

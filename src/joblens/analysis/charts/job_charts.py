@@ -412,7 +412,7 @@ def _why_no_samples(record: Record) -> str:
     if record.attempt is None:
         return "the job has not started"
     if not record.job.monitor:
-        return "monitoring was off for this job"
+        return "measuring was off"
     if record.outcome is None:
         return "no sample yet"
     if record.outcome.samples:

@@ -94,16 +94,9 @@ SUMMED_RSS = "Summed RSS"
 _FEWEST_POINTS = 60
 _FEWEST_SAMPLES = 3
 _CURVES = (
-    "cpu_percent",
-    "memory_bytes",
-    "processes",
-    "gpu_percent",
-    "gpu_memory_bytes",
-    "gpu_power_watts",
-    "network_rx_per_s",
-    "network_tx_per_s",
-    "power_watts",
-)
+    "cpu_percent", "memory_bytes", "processes", "gpu_percent", "gpu_memory_bytes", "gpu_power_watts",
+    "network_rx_per_s", "network_tx_per_s", "power_watts",
+)  # fmt: skip
 
 
 class Extremes(Struct, frozen=True):

@@ -19,8 +19,7 @@ from joblens.analysis.comparing.job_differences import (
 from joblens.analysis.numbers.rates import cpu_percent, elapsed_usec, host_cpu_percent
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import format_bytes, format_duration, listed
 
 _IDLE_PERCENT = 5.0  # of a core; less is idle
 
@@ -129,17 +128,9 @@ _SHARE = 0.25  # least reported share of the time lost or won
 _FITS = 0.15  # tolerance between two ratios, as logarithms, per factor e
 _LEAST_SCALE = 0.18  # a smaller change fits everything
 _HEADLINES = (
-    "duration_s",
-    "cpu_s",
-    "memory_peak_bytes",
-    "io_read_bytes",
-    "io_write_bytes",
-    "network_rx_bytes",
-    "network_tx_bytes",
-    "gpu_busy_s",
-    "gpu_memory_peak_bytes",
-    "waited_s",
-)
+    "duration_s", "cpu_s", "memory_peak_bytes", "io_read_bytes", "io_write_bytes", "network_rx_bytes",
+    "network_tx_bytes", "gpu_busy_s", "gpu_memory_peak_bytes", "waited_s",
+)  # fmt: skip
 _WAITING = (
     ("throttled_s", "throttled by its CPU limit"),
     ("cpu_pressure_s", "waiting for a CPU"),
@@ -148,12 +139,9 @@ _WAITING = (
     ("idle_s", "idle"),
 )
 _THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
-)
+)  # fmt: skip
 # Numbers that each kind of difference can affect, most significant first.
 _ALL = frozenset(_HEADLINES) - {"waited_s"}
 _CAN_MOVE: Mapping[str, frozenset[str]] = {
@@ -314,7 +302,7 @@ def _that_fit(
             continue
         one, other = _number(difference.before), _number(difference.after)
         if one and other:
-            text = f"{_kind_of(difference)}: {difference.name} {difference.before} → {difference.after}"
+            text = f"{difference.group}: {difference.name} {difference.before} → {difference.after}"
             yield from _scaled(text, other / one, moved, headlines)
     cpus = [one for one in differences if one.group == "requirements" and one.name == "cpus"]
     for difference in cpus:
@@ -356,10 +344,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if value > 0 and math.isfinite(value) else None
-
-
-def _kind_of(difference: Difference) -> str:
-    return "environment" if difference.group == "environment" else difference.group
 
 
 # ---- other differences -------------------------------------------------------------------------------------

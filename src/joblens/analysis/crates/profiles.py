@@ -25,7 +25,7 @@ from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, Crate
 from joblens.model.redaction.secrets import redact_params, redact_text
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import RunStatus
-from joblens.model.values.lists import listed
+from joblens.model.values.units import listed
 
 _WORKFLOW_PROFILE = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 _STATUSES = {RunStatus.COMPLETED: COMPLETED, RunStatus.FAILED: FAILED, RunStatus.STOPPED: FAILED}

@@ -20,7 +20,7 @@ from joblens.analysis.numbers.rates import (
 )
 from joblens.model.jobs.job import BY_AFFINITY, Code, Finding, Outcome, Record, Severity, Status, Usage
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.units import MIB, format_bytes, format_duration
+from joblens.model.values.units import MIB, counted, format_bytes, format_duration
 
 # Shares of the job's time, in percent, from which waiting is reported.
 _CPU_PRESSURE = 25
@@ -56,7 +56,7 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     pressure = _share(usage.memory_pressure_usec, outcome)
     if pressure is not None and pressure >= _MEMORY_PRESSURE:
         text = f"waited {_spent(usage.memory_pressure_usec, pressure)} for memory to be freed"
-        yield Finding(Code.MEMORY_PRESSURE, Severity.WARNING, text, _more_memory(record))
+        yield Finding(Code.MEMORY_PRESSURE, Severity.WARNING, text, more_memory(record))
     yield from _paging(record, outcome, samples)
 
 
@@ -105,7 +105,7 @@ def _paging(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iter
     swapped = max((sample.memory_swap_bytes or 0 for sample in samples), default=0)
     if swapped >= MIB:
         text = f"up to {format_bytes(swapped)} of its memory was swapped out, which is slow to read back"
-        yield Finding(Code.SWAPPED, Severity.WARNING, text, _more_memory(record))
+        yield Finding(Code.SWAPPED, Severity.WARNING, text, more_memory(record))
     faults = outcome.usage.faults_major or 0
     if faults >= 1000 and faults / max(outcome.duration_s, 1.0) >= 100:
         text = f"waited {faults:,} times for a page to be read from disk"
@@ -129,8 +129,7 @@ def _limits_not_enforced(record: Record) -> Iterator[Finding]:
             Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows how to enable it"
         )
     elif cpus is not None and cpus % 1 and enforced["cpus"].startswith(BY_AFFINITY):
-        whole = math.ceil(cpus)
-        only = f"{whole} whole CPU{'' if whole == 1 else 's'}"
+        only = counted(math.ceil(cpus), "whole CPU")
         text = f"this machine could not enforce --cpus {cpus:g}, only {only}"
         yield Finding(
             Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows how to enable it"
@@ -150,8 +149,7 @@ def _request_above_capacity(record: Record) -> Iterator[Finding]:
     if asked.memory_bytes is not None and total is not None and asked.memory_bytes > total:
         parts.append(f"{format_bytes(asked.memory_bytes)} of memory (it has {format_bytes(total)})")
     if asked.gpus is not None and machine.gpu_count is not None and asked.gpus > machine.gpu_count:
-        gpus = "1 GPU" if asked.gpus == 1 else f"{asked.gpus} GPUs"
-        parts.append(f"{gpus} (it has {machine.gpu_count or 'none'})")
+        parts.append(f"{counted(asked.gpus, 'GPU')} (it has {machine.gpu_count or 'none'})")
     if parts:
         text = f"requested more than this machine has: {', '.join(parts)}"
         advice = "request less, or use a larger machine"
@@ -235,13 +233,14 @@ def _worked_on_gpu(outcome: Outcome) -> bool:
     return (outcome.usage.gpu_busy_usec or 0) >= _GPU_BUSY * outcome.duration_s * 1_000_000
 
 
-def _more_memory(record: Record) -> str:
+def more_memory(record: Record, peak_bytes: int = 0) -> str:
+    """Returns advice for a job with too little memory."""
     limit = record.job.requirements.memory_bytes if record.job.enforce else None
     if limit is None:
         return "run fewer jobs at once, raise the limit of the enclosing job or unit, or use a larger machine"
     from joblens.analysis.sizing.observations import more_memory_option
 
-    return more_memory_option(limit)
+    return more_memory_option(limit, peak_bytes)
 
 
 def _share(usec: int | None, outcome: Outcome) -> float | None:

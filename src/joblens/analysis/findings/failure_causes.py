@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from joblens.analysis.numbers.rates import is_memory_measured, is_out_of_memory
 from joblens.model.jobs.job import Job, Outcome, Record, Status
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 
 _KILLED = 137  # 128 + SIGKILL
 _TIME_CODES = (124, 152)  # of timeout(1), and 128 + SIGXCPU
@@ -80,7 +80,7 @@ def _cause(
     record: Record, outcome: Outcome, memory_limit: int | None, time_limit: float | None
 ) -> tuple[Cause, str, bool]:
     if outcome.status is Status.LOST:
-        return Cause.LOST, outcome.error or "the process that ran it was lost", False
+        return Cause.LOST, outcome.error or "lost with the process that ran it", False
     if outcome.status is Status.CANCELLED:
         return Cause.CANCELLED, "cancelled", False
     if outcome.status is Status.TIMEOUT or outcome.reason == "timeout":
@@ -100,7 +100,7 @@ def _memory_evidence(outcome: Outcome, limit: int | None) -> str:
     kills = outcome.usage.oom_kills or 0
     if not kills:
         return "out of memory: joblens killed it above its memory limit"
-    who = "1 process" if kills == 1 else f"{kills} processes"
+    who = counted(kills, "process")
     where = (
         "the machine or an enclosing limit ran out of memory"
         if limit is None

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from joblens.analysis.findings.efficiency import sizing_findings, start_findings, waiting_findings
+from joblens.analysis.findings.efficiency import (
+    more_memory,
+    sizing_findings,
+    start_findings,
+    waiting_findings,
+)
 from joblens.model.jobs.job import (
     LOGOUT,
     SHUTDOWN,
@@ -22,7 +27,7 @@ from joblens.model.jobs.job import (
 )
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
-from joblens.model.values.units import MIB, format_bytes, format_duration
+from joblens.model.values.units import MIB, counted, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from joblens.model.delivery import FormerWorker
@@ -57,15 +62,14 @@ def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
         yield Finding(
             Code.CHILD_OUT_OF_MEMORY,
             Severity.WARNING,
-            f"the kernel killed {_plural(kills, 'process', 'processes')} of the job: out of memory;"
-            " the job continued",
-            _more_memory(record, outcome),
+            f"the kernel killed {counted(kills, 'process')} of the job: out of memory; the job continued",
+            more_memory(record, outcome.usage.memory_peak_bytes or 0),
         )
     if outcome.leftovers:
         yield Finding(
             Code.LEFTOVERS,
             Severity.WARNING,
-            f"{_plural(outcome.leftovers, 'process', 'processes')} outlived the main process and"
+            f"{counted(outcome.leftovers, 'process')} outlived the main process and"
             f" {'was' if outcome.leftovers == 1 else 'were'} killed",
             "wait for started processes before exiting (in a shell: wait)",
         )
@@ -93,7 +97,7 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.status is Status.CANCELLED:
         return _cancelled(outcome)
     if outcome.status is Status.LOST:
-        text = outcome.error or "its owner died; its result is unknown"
+        text = outcome.error or "lost with the process that ran it; its result is unknown"
         return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: {_rerun(record)}")
     if outcome.reason == "not-started":
         return Finding(Code.NOT_STARTED, Severity.PROBLEM, outcome.error or "it could not be started")
@@ -166,17 +170,8 @@ def _out_of_memory(record: Record, outcome: Outcome) -> Finding:
         Code.OUT_OF_MEMORY,
         Severity.PROBLEM,
         f"out of memory: killed by {who} {why}",
-        _more_memory(record, outcome),
+        more_memory(record, outcome.usage.memory_peak_bytes or 0),
     )
-
-
-def _more_memory(record: Record, outcome: Outcome) -> str:
-    limit = record.job.requirements.memory_bytes if record.job.enforce else None
-    if limit is None:
-        return "run fewer jobs at once, raise the limit of the enclosing job or unit, or use a larger machine"
-    from joblens.analysis.sizing.observations import more_memory_option
-
-    return more_memory_option(limit, outcome.usage.memory_peak_bytes or 0)
 
 
 def _pids_limit(record: Record, outcome: Outcome) -> Finding:
@@ -233,10 +228,6 @@ def _see_stderr(record: Record) -> str:
 
 def _ident(record: Record) -> str:
     return short(record.job.uuid)
-
-
-def _plural(count: int, one: str, many: str) -> str:
-    return f"1 {one}" if count == 1 else f"{count} {many}"
 
 
 _SMALL_MEMORY_BYTES = 16 * MIB

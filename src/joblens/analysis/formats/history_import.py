@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from joblens.analysis.formats.gpu import text_in
 from joblens.model.errors import FormatError, InputError
 from joblens.model.jobs.job import (
     USAGE_NUMBERS,
@@ -34,14 +35,14 @@ _IMPORTED_SOURCES = {
 
 def read_history_record(fields: Any) -> Record:
     if not isinstance(fields, dict):
-        raise FormatError(f"a history record is a JSON object, not {_kind(fields)}")
-    task_id = _text(fields, "task_id")
+        raise FormatError("a history record is a JSON object")
+    task_id = text_in(fields, "task_id")
     if not task_id:
         raise FormatError("the record has no 'task_id'")
     status = _status(fields)
     started_at_us, ended_at_us, duration_s = _times(fields, status)
     created_at_us = _instant(fields, "created_time")
-    uuid = _text(fields, "job_uuid") or uuid_from("history", task_id, str(started_at_us))
+    uuid = text_in(fields, "job_uuid") or uuid_from("history", task_id, str(started_at_us))
     job = _job(fields, uuid, task_id, started_at_us if created_at_us is None else created_at_us)
     outcome = None
     if status.is_final:
@@ -61,16 +62,16 @@ def _job(fields: dict[str, Any], uuid: str, task_id: str, created_at_us: int) ->
         argv=_value(fields, "command", tuple[str, ...], ()),
         created_at_us=created_at_us,
         external_id=None if task_id == uuid else task_id,
-        name=_text(fields, "name"),
-        tool=_text(fields, "tool"),
-        script=_text(fields, "script"),
+        name=text_in(fields, "name"),
+        tool=text_in(fields, "tool"),
+        script=text_in(fields, "script"),
         params=_value(fields, "params", dict[str, Any], {}),
         tags=_value(fields, "tags", tuple[str, ...], ()),
         is_shell=_value(fields, "is_shell", bool, False),
-        cwd=_text(fields, "cwd"),
+        cwd=text_in(fields, "cwd"),
         env=_value(fields, "env", dict[str, str], {}),
         requirements=_value(fields, "requirements", Requirements, Requirements()),
-        user=_text(fields, "user"),
+        user=text_in(fields, "user"),
     )
 
 
@@ -85,12 +86,12 @@ def _attempt(fields: dict[str, Any], started_at_us: int) -> Attempt:
     return Attempt(
         number=_value(fields, "attempt", int, 1),
         started_at_us=started_at_us,
-        owner=Owner(host=_text(fields, "host"), pid=0, start_ticks=0, boot_id=""),
-        accounting=_text(accounting, "mode") if accounting else _IMPORTED,
-        accounting_reason=_text(accounting, "reason"),
+        owner=Owner(host=text_in(fields, "host"), pid=0, start_ticks=0, boot_id=""),
+        accounting=text_in(accounting, "mode") if accounting else _IMPORTED,
+        accounting_reason=text_in(accounting, "reason"),
         enforced_by=_value(accounting, "enforced_by", dict[str, str], {}),
-        logs_dir=_text(fields, "logs_dir"),
-        kernel=_text(machine, "kernel"),
+        logs_dir=text_in(fields, "logs_dir"),
+        kernel=text_in(machine, "kernel"),
         cpu_count=_value(machine, "cpu_count", int | None, None),
         memory_total_bytes=_value(machine, "memory_total_bytes", int | None, None),
     )
@@ -109,7 +110,7 @@ def _outcome(fields: dict[str, Any], status: Status, ended_at_us: int, duration_
         duration_s=duration_s,
         exit_code=exit_code,
         signal=signal,
-        reason=_text(fields, "reason"),
+        reason=text_in(fields, "reason"),
         error=_value(fields, "error", str | None, None),
         has_result=_value(fields, "has_result", bool, False),
         usage=_usage(fields),
@@ -120,7 +121,7 @@ def _outcome(fields: dict[str, Any], status: Status, ended_at_us: int, duration_
         leftovers=_value(fields, "leftovers", int, 0),
         stdout_bytes=_value(fields, "stdout_bytes", int | None, None),
         stderr_bytes=_value(fields, "stderr_bytes", int | None, None),
-        stderr_tail=_text(fields, "stderr_tail"),
+        stderr_tail=text_in(fields, "stderr_tail"),
     )
 
 
@@ -168,7 +169,7 @@ def _times(fields: dict[str, Any], status: Status) -> tuple[int, int, float]:
 
 
 def _status(fields: dict[str, Any]) -> Status:
-    text = _text(fields, "status").lower()
+    text = text_in(fields, "status").lower()
     try:
         return Status(text)
     except ValueError:
@@ -201,15 +202,6 @@ def _number(fields: dict[str, Any], key: str) -> float | None:
     return number
 
 
-def _text(fields: dict[str, Any], key: str) -> str:
-    value = fields.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise FormatError(f"'{key}' is {_kind(value)}, not a string")
-    return value
-
-
 def _value(fields: dict[str, Any], key: str, kind: Any, absent: Any) -> Any:
     value = fields.get(key)
     if value is None:
@@ -218,8 +210,3 @@ def _value(fields: dict[str, Any], key: str, kind: Any, absent: Any) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise FormatError(f"'{key}' is invalid: {error}") from None
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "true/false", type(None): "null"}
-    return names.get(type(value), "a number")

@@ -189,8 +189,17 @@ def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
     """Reads a sample in the Joblet format: the full one (from joblens or Joblet's live stream), or one of the
     short ones in Joblet's files and protocol. `previous`: the previous sample of the file; elapsed time
     counts from the first, and CPU shares of short formats are summed to a counter. Raises FormatError."""
-
-    return read_sample_object(fields, previous)
+    if not isinstance(fields, dict):
+        raise FormatError("a sample is a JSON object")
+    at_us = _timestamp(fields)
+    elapsed_us = integer_in(fields, "elapsed_us")
+    if elapsed_us is None:
+        elapsed_us = 0 if previous is None else previous.elapsed_us + max(0, at_us - previous.at_us)
+    if isinstance(fields.get("cpu"), dict):
+        numbers = _full_numbers(fields)
+    else:
+        numbers = _short_numbers(fields, elapsed_us, previous)
+    return Sample(at_us=at_us, elapsed_us=elapsed_us, **numbers)
 
 
 def is_summed_rss(samples: Sequence[Sample]) -> bool:
@@ -313,20 +322,6 @@ def _limits_form(record: Record) -> dict[str, int | None]:
         "memory": None if asked is None else asked.memory_bytes,
         "io": None,
     }
-
-
-def read_sample_object(fields: Any, previous: Sample | None) -> Sample:
-    if not isinstance(fields, dict):
-        raise FormatError("a sample is a JSON object")
-    at_us = _timestamp(fields)
-    elapsed_us = integer_in(fields, "elapsed_us")
-    if elapsed_us is None:
-        elapsed_us = 0 if previous is None else previous.elapsed_us + max(0, at_us - previous.at_us)
-    if isinstance(fields.get("cpu"), dict):
-        numbers = _full_numbers(fields)
-    else:
-        numbers = _short_numbers(fields, elapsed_us, previous)
-    return Sample(at_us=at_us, elapsed_us=elapsed_us, **numbers)
 
 
 def _full_numbers(fields: dict[str, Any]) -> dict[str, Any]:

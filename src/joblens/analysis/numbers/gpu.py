@@ -170,25 +170,15 @@ class GpuDeviceTotals(Struct, frozen=True, kw_only=True):
     """One device over the job's life. Shares are hundredths of a percent, means are over time. `job_*`: the
     job's part. None: unknown."""
 
-    readings: int = 0
-    observed_usec: int = 0  # from the first reading to the last
     utilization_mean: int | None = None
-    utilization_max: int | None = None
     memory_utilization_mean: int | None = None
-    memory_used_mean_bytes: int | None = None
     memory_used_max_bytes: int | None = None
     temperature_max_c: int | None = None
-    temperature_mean_c: int | None = None
     power_mean_mw: int | None = None
-    power_max_mw: int | None = None
     energy_uj: int | None = None  # of the whole device
-    throttle_reasons: int | None = None  # every bit in these readings
-    job_processes_max: int | None = None
     job_memory_peak_bytes: int | None = None
-    job_memory_mean_bytes: int | None = None
     job_busy_usec: int | None = None
     job_utilization_mean: int | None = None  # busy time out of the observed time
-    job_idle_usec: int | None = None  # observed time without use by the job
     job_energy_uj: int | None = None
 
 
@@ -227,31 +217,20 @@ def _device_totals(timed: Sequence[_Reading]) -> GpuDeviceTotals:
     readings = [reading for _, reading in timed]
     observed_usec = timed[-1][0] - timed[0][0]
     busy = [reading.job_busy_usec for reading in readings if reading.job_busy_usec is not None]
-    reasons = [reading.throttle_reasons for reading in readings if reading.throttle_reasons is not None]
     energy = [_energy_uj(before, now) for before, now in pairwise(timed)]
     shares = [_energy_share(now) for _, now in timed[1:]]
     return GpuDeviceTotals(
-        readings=len(readings),
-        observed_usec=observed_usec,
         utilization_mean=_mean(timed, "utilization"),
-        utilization_max=_max([reading.utilization for reading in readings]),
         memory_utilization_mean=_mean(timed, "memory_utilization"),
-        memory_used_mean_bytes=_mean(timed, "memory_used_bytes"),
         memory_used_max_bytes=_max([reading.memory_used_bytes for reading in readings]),
         temperature_max_c=_max([reading.temperature_c for reading in readings]),
-        temperature_mean_c=_mean(timed, "temperature_c"),
         power_mean_mw=_mean(timed, "power_mw"),
-        power_max_mw=_max([reading.power_mw for reading in readings]),
         energy_uj=sum_of_all(energy) if energy else None,
-        throttle_reasons=_all_bits(reasons) if reasons else None,
-        job_processes_max=_max([reading.job_processes for reading in readings]),
         job_memory_peak_bytes=_max([reading.job_memory_bytes for reading in readings]),
-        job_memory_mean_bytes=_mean(timed, "job_memory_bytes"),
         job_busy_usec=_counted(busy) if busy else None,
         job_utilization_mean=min(10_000, (_counted(busy) - busy[0]) * 10_000 // observed_usec)
         if busy and observed_usec
         else None,
-        job_idle_usec=_idle_usec(timed),
         job_energy_uj=sum_of_all(
             [
                 None if drawn is None or share is None else round(drawn * share)
@@ -296,12 +275,6 @@ def _energy_share(reading: GpuReading) -> float | None:
     return job / max(job, device)
 
 
-def _idle_usec(timed: Sequence[_Reading]) -> int | None:
-    if len(timed) < 2 or any(reading.job_utilization is None for _, reading in timed[1:]):
-        return None
-    return sum(now[0] - before[0] for before, now in pairwise(timed) if now[1].job_utilization == 0)
-
-
 def _mean(timed: Sequence[_Reading], field: str) -> int | None:
     """Returns the mean over time; a reading covers the time before it."""
     known = [(at_us, value) for at_us, reading in timed if (value := getattr(reading, field)) is not None]
@@ -311,13 +284,6 @@ def _mean(timed: Sequence[_Reading], field: str) -> int | None:
         return int(known[-1][1])
     area = sum(value * (at_us - before_us) for (before_us, _), (at_us, value) in pairwise(known))
     return int(area / (known[-1][0] - known[0][0]) + 0.5)
-
-
-def _all_bits(values: Sequence[int]) -> int:
-    bits = 0
-    for value in values:
-        bits |= value
-    return bits
 
 
 def _max(values: Sequence[int | None]) -> int | None:

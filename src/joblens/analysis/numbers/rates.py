@@ -20,7 +20,7 @@ def elapsed_usec(earlier: Sample, later: Sample) -> int | None:
 
 
 def growth(earlier: Sample, later: Sample, counter: str) -> int | None:
-    """How much a counter grew, or None."""
+    """Returns the increase of a counter; None: unknown, or it fell."""
     before: int | None = getattr(earlier, counter)
     after: int | None = getattr(later, counter)
     if before is None or after is None or after < before:
@@ -34,20 +34,15 @@ def per_second(earlier: Sample, later: Sample, counter: str) -> float | None:
     return None if grown is None or usec is None else grown * 1_000_000 / usec
 
 
-def time_percent(earlier: Sample, later: Sample, counter: str) -> float | None:
-    """A counter of microseconds as share of the time that passed: 100 is all of it."""
-    grown = growth(earlier, later, counter)
+def cpu_percent(earlier: Sample, later: Sample) -> float | None:
+    """Returns the mean CPU use: 100 is one core, busy all the time."""
+    grown = growth(earlier, later, "cpu_total_usec")
     usec = elapsed_usec(earlier, later)
     return None if grown is None or usec is None else 100.0 * grown / usec
 
 
-def cpu_percent(earlier: Sample, later: Sample) -> float | None:
-    """100 is one core, busy all the time."""
-    return time_percent(earlier, later, "cpu_total_usec")
-
-
 def throttle_percent(earlier: Sample, later: Sample) -> float | None:
-    """Share of the scheduler's periods in which the job ran into its CPU limit."""
+    """Returns the share of the scheduler's periods in which the job was throttled by its CPU limit."""
     throttled = growth(earlier, later, "cpu_throttled_periods")
     periods = growth(earlier, later, "cpu_periods")
     if throttled is None or periods is None:
@@ -56,17 +51,16 @@ def throttle_percent(earlier: Sample, later: Sample) -> float | None:
 
 
 def host_cpu_percent(earlier: Sample, later: Sample) -> float | None:
-    """The whole machine; 100 is all cores busy."""
+    """Returns the CPU use of the whole machine: 100 is all cores busy."""
     busy = growth(earlier, later, "host_cpu_busy_usec")
     total = growth(earlier, later, "host_cpu_total_usec")
     return None if busy is None or not total else min(100.0, 100.0 * busy / total)
 
 
 def unreclaimable_bytes(sample: Sample) -> int | None:
-    """Memory that the kernel cannot take back without swapping: anonymous, shared and its own for the job,
-    without its caches of directories and files.
-
-    Where only some of the three can be read, their sum: less than the truth, never more."""
+    """Returns memory that the kernel cannot reclaim without swapping: anonymous, shared and kernel memory of
+    the job, without caches of directories and files. If some of the three are unknown, the sum of the others:
+    a lower bound."""
     known = [
         part
         for part in (sample.memory_anon_bytes, sample.memory_shmem_bytes, sample.memory_kernel_bytes)
@@ -79,14 +73,15 @@ def unreclaimable_bytes(sample: Sample) -> int | None:
 
 
 def page_cache(sample: Sample) -> int | None:
-    """Pages of files. The kernel counts shared memory among them, which it cannot take back."""
+    """Returns the page cache without shared memory, which the kernel counts in it but cannot reclaim."""
     if sample.memory_file_bytes is None:
         return None
     return max(0, sample.memory_file_bytes - (sample.memory_shmem_bytes or 0))
 
 
 def file_pages(sample: Sample) -> int | None:
-    """Everything charged that the kernel can take back: page cache, and caches of directories and files."""
+    """Returns all charged memory that the kernel can reclaim: page cache, and caches of directories and
+    files."""
     pages = page_cache(sample)
     return None if pages is None else pages + (sample.memory_slab_reclaimable_bytes or 0)
 
@@ -96,7 +91,8 @@ LEAST_THROTTLED_S = 0.5
 
 
 def peak_cpu_percent(outcome: Outcome) -> float | None:
-    """The highest rate between two samples; the exact average where that is higher or all there is."""
+    """Returns the highest rate between two samples; the exact average if that is higher, or without
+    samples."""
     measured = ((outcome.profile or {}).get("process_cpu") or {}).get("max_percent")
     rates = (float(measured),) if isinstance(measured, (int, float)) else ()
     return peak_of(rates, mean_cpu_percent(outcome))
@@ -123,18 +119,18 @@ def mean_cpu_percent(outcome: Outcome) -> float | None:
 
 
 def is_throttled(outcome: Outcome) -> bool:
-    """Throttled by its CPU limit for long enough to matter."""
+    """Returns whether the job was throttled by its CPU limit for a significant time."""
     held_back_s = (outcome.usage.cpu_throttled_usec or 0) / 1_000_000
     return held_back_s >= max(LEAST_THROTTLED_S, THROTTLED_SHARE * outcome.duration_s)
 
 
 def is_out_of_memory(outcome: Outcome) -> bool:
-    """Whether a process was killed for memory, even if the job continued and succeeded."""
+    """Returns whether a process was killed for memory, even if the job continued and succeeded."""
     return outcome.reason == "out-of-memory" or bool(outcome.usage.oom_kills)
 
 
 def is_memory_measured(record: Record, outcome: Outcome) -> bool:
-    """Whether joblens itself measured memory: then running out of it is known, not guessed."""
+    """Returns whether joblens itself measured memory: then running out of it is known, not guessed."""
     accounting = record.attempt.accounting if record.attempt is not None else ""
     has_numbers = outcome.usage.oom_kills is not None or outcome.usage.memory_peak_bytes is not None
     return has_numbers and accounting not in ("", "sacct")
@@ -166,10 +162,8 @@ _CPU_SHARE_ALONE = 0.02
 
 
 def has_unreaped_processes(last: Sample, waited: ExitUsage) -> bool:
-    """Whether the cgroup of an ended job counted more than its launcher reaped.
-
-    `last`: the final sample of a group, counters since the start.
-    """
+    """Returns whether the cgroup of an ended job counted more than its launcher reaped. `last`: the final
+    sample of a group, counters since the start."""
     cpu_waited = waited.user_usec + waited.system_usec
     cpu_extra = (last.cpu_total_usec or 0) - cpu_waited
     if last.faults_minor is None:

@@ -41,7 +41,7 @@ class Peak(Struct, frozen=True):
 
 
 def step_peak(before: Mark, mark: Mark) -> Peak | None:
-    """The peak between a mark and the one before it; None: its file pages are not known."""
+    """Returns the peak between a mark and the previous one; None: its file pages are unknown."""
     known = [pages for pages in (before.files, mark.files) if pages is not None]
     if mark.highest is None or not known:
         return None
@@ -83,17 +83,15 @@ def process_mark(sample: Sample) -> Mark:
 
 
 def is_noticeable(gap_bytes: int, beside_bytes: int) -> bool:
-    """Two peaks that are further apart than this are not the same number."""
+    """Returns whether a difference is too large for rounding and delays of the kernel."""
     return gap_bytes > max(_TOLERANCE_BYTES, beside_bytes // _TOLERANCE_SHARE)
 
 
 def quiet_peak(
     samples: Sequence[Sample], sampled: int, io_bytes: int, removed_bytes: int
 ) -> tuple[int, bool] | None:
-    """Like `group_peak`, at a fraction of its cost, for most short jobs.
-
-    These have samples only at start and end, no I/O and hardly any file pages. None: not such a job.
-    """
+    """Returns the same as `group_peak` at a fraction of its cost, for most short jobs: those with samples
+    only at start and end, no I/O and hardly any file pages. None: another kind of job."""
     if len(samples) != _START_AND_END or io_bytes or removed_bytes:
         return None
     first, last = samples
@@ -228,7 +226,7 @@ class RunningSummary:
             self._compare_peaks(self._recent[-1], sample)
 
     def _compare_peaks(self, before: Sample, sample: Sample) -> None:
-        """So do the file pages around a peak."""
+        """Updates the samples to keep for the peaks, with those of the file pages around them."""
         for name, mark_of in _MARKS.items():
             step = step_peak(mark_of(before), mark_of(sample))
             if step is not None:
@@ -279,7 +277,8 @@ class RunningSummary:
         return remaining + rows[start_of_recent:]
 
     def _with_file_pages(self, remaining: "list[Row]", dropped: "list[Row]", row: "Row") -> "list[Row]":
-        """The one among `dropped` without which file pages that came and went would pass for memory."""
+        """Returns the sample among `dropped` that shows file pages which came and went; without it they would
+        count as memory of the job."""
         if not remaining or not dropped:
             return []
 

@@ -1,12 +1,12 @@
 """Distributions in little space: logarithmic buckets, a few integers for any number of values.
 
 Buckets of two groups of jobs are merged by adding counts, so a store can keep them per tool and day and
-still answer for any selection. A quantile read back is within 1 % of the exact one."""
+still answer for any selection. Quantiles of buckets are within 1% of the exact ones."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from joblens.model.values.units import MIB
@@ -14,7 +14,7 @@ from joblens.model.values.units import MIB
 if TYPE_CHECKING:
     from joblens.model.history import Distribution, GroupStatistics, Statistics
 
-# Half-width of a bucket relative to its value. The rest of the promised 1 % is for rounding.
+# Half-width of a bucket relative to its value. The rest of the promised 1% is for rounding.
 _RELATIVE_ERROR = 0.0095
 _GAMMA = (1 + _RELATIVE_ERROR) / (1 - _RELATIVE_ERROR)
 LOG_GAMMA = math.log(_GAMMA)
@@ -23,21 +23,13 @@ ZERO_BUCKET = -1_000_000
 
 
 def bucket_of(value: float) -> int:
-    """The bucket of a value that is not negative; everything below a billionth is in ZERO_BUCKET."""
+    """Returns the bucket of a value of at least 0; below a billionth, ZERO_BUCKET."""
     return ZERO_BUCKET if value < SMALLEST else math.ceil(math.log(value) / LOG_GAMMA)
 
 
 def value_of(bucket: int) -> float:
-    """Returns the value that represents a bucket: at most 1 % from every value in it."""
+    """Returns the value that represents a bucket: at most 1% from every value in it."""
     return 0.0 if bucket == ZERO_BUCKET else 2 * math.exp(bucket * LOG_GAMMA) / (_GAMMA + 1)
-
-
-def buckets_of(values: Iterable[float]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for value in values:
-        bucket = bucket_of(value)
-        counts[bucket] = counts.get(bucket, 0) + 1
-    return counts
 
 
 def merge(*parts: Mapping[int, int]) -> dict[int, int]:
@@ -48,31 +40,22 @@ def merge(*parts: Mapping[int, int]) -> dict[int, int]:
     return merged
 
 
-def quantiles(buckets: Mapping[int, int], qs: Iterable[float]) -> list[float | None]:
-    """For each q (0 to 1) the smallest value that a share q of all values do not exceed (nearest rank: with
-    three values p90 is the largest); None where there are no values."""
-    ordered = sorted(buckets.items())
-    total = sum(count for _, count in ordered)
-    return [_at_rank(ordered, nearest_rank(q, total)) if total else None for q in qs]
-
-
-def nearest_rank(q: float, count: int) -> int:
-    """Returns its index among `count` sorted values."""
-    whole = round(q * count, 9)  # 0.07 * 100 is a little more than 7 in floating point
-    return max(math.ceil(whole) - 1, 0)
-
-
 def quantile(buckets: Mapping[int, int], q: float) -> float | None:
-    return quantiles(buckets, (q,))[0]
-
-
-def _at_rank(ordered: list[tuple[int, int]], rank: int) -> float:
+    """Returns the smallest value that a share `q` (0 to 1) of all values do not exceed (nearest rank: with
+    three values p90 is the largest); None: no values."""
+    rank = nearest_rank(q, sum(buckets.values()))
     cumulative = 0
-    for bucket, count in ordered:
+    for bucket, count in sorted(buckets.items()):
         cumulative += count
         if cumulative > rank:
             return value_of(bucket)
-    return value_of(ordered[-1][0])
+    return None
+
+
+def nearest_rank(q: float, count: int) -> int:
+    """Returns the index of a quantile among `count` sorted values."""
+    whole = round(q * count, 9)  # 0.07 * 100 is a little more than 7 in floating point
+    return max(math.ceil(whole) - 1, 0)
 
 
 def distribution(buckets: Mapping[int, int], *, total: float, maximum: float | None) -> Distribution:
@@ -96,14 +79,8 @@ def distribution(buckets: Mapping[int, int], *, total: float, maximum: float | N
     return Distribution(count=count, total=total, mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, max=maximum)
 
 
-def distribution_of(values: Iterable[float]) -> Distribution:
-    """The same from plain values, for stores and tests that have them at hand."""
-    known = list(values)
-    return distribution(buckets_of(known), total=sum(known), maximum=max(known, default=None))
-
-
 def summary_form(statistics: Statistics) -> dict[str, object]:
-    """The summary in the history form: the same keys whether there are jobs or none."""
+    """Returns the summary in the history form, with the same keys with and without jobs."""
     overall = statistics.overall
     return {
         "total_jobs": overall.jobs,

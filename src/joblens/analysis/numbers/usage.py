@@ -82,26 +82,16 @@ _ORIGINS: dict[str, tuple[str, str]] = {
 }
 # Numbers that the last sample cannot have if the job continued after it.
 GROWING = frozenset(group for group, _ in _ORIGINS.values()) - {"processes", "threads", "open_files"}
-_GROUP_COUNTERS = (  # the kernel counts these for a group and for nothing else
-    "cpu_throttled_usec",
-    "oom_kills",
-    "io_read_ops",
-    "io_write_ops",
-    "cpu_pressure_usec",
-    "memory_pressure_usec",
-    "io_pressure_usec",
-    "pids_limit_events",
-)
+# The kernel counts these for a group and for nothing else.
+_GROUP_COUNTERS = (
+    "cpu_throttled_usec", "oom_kills", "io_read_ops", "io_write_ops", "cpu_pressure_usec",
+    "memory_pressure_usec", "io_pressure_usec", "pids_limit_events",
+)  # fmt: skip
 # Counted by instruments of their own, where there are such.
 _INSTRUMENT_COUNTERS = (
-    "network_rx_bytes",
-    "network_tx_bytes",
-    "network_rx_packets",
-    "network_tx_packets",
-    "instructions",
-    "cycles",
-    "cpu_migrations",
-)
+    "network_rx_bytes", "network_tx_bytes", "network_rx_packets", "network_tx_packets", "instructions",
+    "cycles", "cpu_migrations",
+)  # fmt: skip
 _INSTRUMENT_NUMBERS = frozenset(USAGE_NUMBERS[USAGE_NUMBERS.index("network_rx_bytes") :])
 _ONLY_WAITED = "known only when the job's processes are waited for"
 
@@ -138,11 +128,9 @@ def total_usage(
     lower_bounds: Collection[str] = (),
     has_end: bool = True,
 ) -> Usage:
-    """Returns the totals.
-
-    `samples`: in order, counters since the start, the last one after the end unless `has_end` is False.
-    `sources` and `lower_bounds`: by group or field, from the probes; `unknown`: by field.
-    """
+    """Returns the totals. `samples`: in order, counters since the start, the last one after the end unless
+    `has_end` is False. `sources` and `lower_bounds`: by group or field, from the probes; `unknown`: by
+    field."""
     has_group = accounting.startswith("cgroup")
     total = _Total(samples, exit_usage, sources, unknown, has_group=has_group, has_end=has_end)
     total.add_cpu()
@@ -157,7 +145,7 @@ def total_usage(
 
 
 def source_of(usage: Usage, number: str) -> str | None:
-    """Where a number of this usage was read; None when it is unknown."""
+    """Returns where a number of this usage was read; None: it is unknown."""
     if getattr(usage, number) is None:
         return None
     return usage.sources.get(_ORIGINS[number][0])
@@ -221,7 +209,7 @@ class _Total:
             self._split_cpu(self._numbers["cpu_total_usec"])
 
     def _split_cpu(self, total: int) -> None:
-        """User and system in the proportion that is known, so that they add up to the total."""
+        """Splits the total in the known proportion of user and system time, so that both add up to it."""
         user, system = self._last("cpu_user_usec")[0], self._last("cpu_system_usec")[0]
         if self.exit is not None and (self._sources["cpu"] == RUSAGE or user is None or system is None):
             user, system = self.exit.user_usec, self.exit.system_usec
@@ -257,8 +245,8 @@ class _Total:
         return self._sources.get(_ORIGINS[number][0]) in (RUSAGE, REAPED_IO)
 
     def _add_larger(self, number: str, waited: int | None, waited_source: str, *, prefer_seen: bool) -> None:
-        """Reaped processes are exact, unless the samples have more:
-        then some were never reaped (their parent ignores SIGCHLD) and even that may be too small."""
+        """Adds the exact usage of reaped processes, or that of the samples if it is larger: then some
+        processes were never reaped (their parent ignores SIGCHLD), and it is a lower bound."""
         sampled, is_final = self._last(number)
         is_exact = prefer_seen and is_final
         if sampled is not None and (is_exact or waited is None or sampled > waited):
@@ -307,7 +295,7 @@ class _Total:
             self._unknown["memory_mean_bytes"] = "no sample was taken between start and end"
 
     def _group_peak(self, sampled: int, largest: int | None, kernel_peak: int) -> tuple[int, bool, str]:
-        """(peak, is it an estimate, source): the kernel's own peak, less file pages."""
+        """Returns (peak, whether it is an estimate, source): the kernel's own peak without file pages."""
         removed = 0 if self.exit is None else self.exit.io_removed_bytes or 0
         io_bytes = self._io_bytes()
         found = quiet_peak(self.samples, sampled, io_bytes, removed)
@@ -321,8 +309,8 @@ class _Total:
         return peak, is_estimate, self._peak_source(peak, sampled, self._sources["memory_kernel_peak"])
 
     def _process_peak(self, sampled: int, largest: int | None) -> tuple[int, bool, str]:
-        """The same where no group has a peak: the high-water mark of the largest process, less the files that
-        it maps, as far as these are known."""
+        """Returns the same without a peak of the group: the high-water mark of the largest process, without
+        mapped files if these are known."""
         if largest is None:
             return sampled, False, self._peak_source(sampled, sampled, "")
         source = f"largest process: {self._sources['memory_largest_process']}"
@@ -348,7 +336,8 @@ class _Total:
         return each * count + (self._most("memory_kernel_bytes") or 0)
 
     def _io_bytes(self) -> int:
-        """Read from devices and written to files, as its processes counted it, at the call that did."""
+        """Returns bytes read from devices and written to files, as the job's processes counted them at their
+        calls."""
         counted = self.exit if self.exit is not None else self.samples[-1]
         return (counted.io_read_bytes or 0) + (counted.io_write_bytes or 0)
 
@@ -384,7 +373,7 @@ class _Total:
             self._unknown[number] = _BELOW_LAUNCHER
 
     def _knows_largest_process(self) -> bool:
-        """The kernel's figure starts at the launcher's size: smaller processes are unknown."""
+        """Returns whether the kernel's figure is larger than the launcher, from whose size it starts."""
         return self.exit is not None and self.exit.max_rss_bytes > self.exit.rss_floor_bytes
 
     def _may_have_been_several(self) -> bool:
@@ -465,7 +454,7 @@ class _Total:
         return self._given_sources.get(group) or self._given_sources.get(field) or "samples"
 
     def _last(self, field: str) -> tuple[int | None, bool]:
-        """The last known value of a counter, and whether it is the final sample's."""
+        """Returns the last known value of a counter, and whether the final sample has it."""
         is_final = self.has_end
         for sample in reversed(self.samples):
             value: int | None = getattr(sample, field)

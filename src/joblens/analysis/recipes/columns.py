@@ -33,7 +33,6 @@ class SeenMetadata(Struct, frozen=True, gc=False):
     rows: Count | None = None  # of a saved result
     rows_in: Count | None = None  # of the whole job
     rows_out: Count | None = None
-    is_resuming: bool | None = None
     workers: Count | None = None
     output_path: str | None = None
     resources: UsedResources | None = None
@@ -79,7 +78,7 @@ STATUS_OF_CODE = (
 
 
 class OperationForm(Struct, frozen=True, gc=False):
-    """`OperationStatus` as it is written; a time is not a number when it is not known."""
+    """`OperationStatus` as written; an unknown time is not a number."""
 
     operation_name: str
     operation_idx: int
@@ -315,7 +314,7 @@ class OperatorColumn(_States):
         self._checkpoint_seconds += used.wall_seconds or 0.0
 
     def progress(self, partitions: int, *, is_running: bool) -> OperatorProgress:
-        """A sum with a missing part is None."""
+        """Returns the progress of the operator. A sum with an unknown part is None."""
         done = self.counts[DONE] + self.counts[SAVED]
         return OperatorProgress(
             operation_idx=self.index,
@@ -411,7 +410,7 @@ def last_saved(columns: Sequence[OperatorColumn], row: int) -> int:
 
 
 class PartitionRows(_States):
-    """`number`: row of a partition, wherever partitions are rows."""
+    """States of partitions. `number`: the row of each partition, by id."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -436,7 +435,7 @@ class PartitionRows(_States):
         return row
 
     def start(self, row: int, at: float) -> None:
-        """The first start counts, also when the partition is come back to."""
+        """Starts a partition. The first start counts, also if the partition is resumed."""
         if self.codes[row] != RUNNING:
             self._turn(row, RUNNING)
             self.errors.pop(row, None)
@@ -465,7 +464,7 @@ class PartitionRows(_States):
         self.ends[row] = UNKNOWN_TIME
 
     def frozen(self) -> "PartitionRows":
-        """As it is now; `number` is shared, since rows are only ever added."""
+        """Returns a copy of the current state; `number` is shared, because rows are only added."""
         copy = PartitionRows()
         copy.ids, copy.number = self.ids[:], self.number
         copy.codes, copy.counts = bytearray(self.codes), list(self.counts)

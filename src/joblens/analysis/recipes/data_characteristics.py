@@ -55,7 +55,7 @@ def describe(sampled: Sampled, names: FieldNames) -> DataCharacteristics:
 
 
 def modality_of(row: Mapping[str, Any], names: FieldNames) -> Modality:
-    """Rows without anything that is known count as text."""
+    """Returns the modality by field names; rows without a known field count as text."""
     found = [
         modality
         for modality, key in (
@@ -72,7 +72,7 @@ def modality_of(row: Mapping[str, Any], names: FieldNames) -> Modality:
 
 
 def field(row: Mapping[str, Any], key: str) -> Any:
-    """A field of the row, or with dots in the name a field of a field."""
+    """Returns a field of the row; dots in the name lead to inner fields."""
     if key in row:
         return row[key]
     value: Any = row
@@ -84,7 +84,7 @@ def field(row: Mapping[str, Any], key: str) -> Any:
 
 
 def named_files(row: Mapping[str, Any], names: FieldNames) -> list[str]:
-    """Images, sounds and films that the row names."""
+    """Returns image, audio and video files that the row names."""
     found: list[str] = []
     for key in (names.image, names.audio, names.video):
         value = field(row, key)
@@ -117,7 +117,7 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _ninth_tenth(sizes: Sequence[int], weights: Sequence[float]) -> int:
-    """Nine of ten rows are not larger."""
+    """Returns the size that nine of ten rows do not exceed."""
     remaining_weight = 0.9 * sum(weights)
     largest = 0
     for size, weight in sorted(zip(sizes, weights, strict=True)):

@@ -17,7 +17,7 @@ from joblens.model.recipes.recipe import (
     Modality,
     PartitionSettings,
 )
-from joblens.model.values.units import MIB, format_bytes
+from joblens.model.values.units import MIB, counted, format_bytes
 
 # Minimum size: starting a partition costs as much as processing this much.
 SMALLEST_SPLIT_BYTES = 2 * MIB
@@ -97,7 +97,7 @@ def choose_sizing(given: SizingInput) -> Sizing:
             exactly = number
         expected = max(at_least, math.ceil(given.total_bytes / target))
         if rows is None and expected < workers:
-            reasons.append(f"{_workers_word(expected)}: no more partitions to process")
+            reasons.append(f"{counted(expected, 'worker')}: no more partitions to process")
             workers = expected
     return Sizing(
         target_bytes=target,
@@ -111,8 +111,8 @@ def choose_sizing(given: SizingInput) -> Sizing:
 
 
 def optimal_workers(cores: int, partitions: float | None = None) -> int:
-    """Three quarters of many cores, all of few. With fewer partitions than that, one worker each; with more
-    than twice as many, a fifth more, as far as there are cores."""
+    """Returns three quarters of many cores, all of few. With fewer partitions than that, one worker each;
+    with more than twice as many, a fifth more, limited by the cores."""
     base = cores if cores <= FEW_CORES else max(FEW_CORES, int(cores * 0.75))
     if partitions is None:
         return max(1, base)
@@ -143,17 +143,17 @@ def _workers(given: SizingInput, budget: int, reasons: list[str]) -> int:
     if given.is_automatic:
         partitions = max(1.0, given.total_bytes / SMALLEST_SPLIT_BYTES)
         workers = optimal_workers(given.cores, min(partitions, 2.0 * given.cores))
-        reasons.append(f"{_workers_word(workers)}: {given.cores} CPUs available")
+        reasons.append(f"{counted(workers, 'worker')}: {given.cores} CPUs available")
     else:
         workers = max(1, given.np)
-        reasons.append(f"{_workers_word(workers)}: np")
+        reasons.append(f"{counted(workers, 'worker')}: np")
         if not given.is_np_given and given.cores < workers:
             workers = given.cores
-            reasons[-1] = f"{_workers_word(workers)}: one per available CPU, np is not set"
+            reasons[-1] = f"{counted(workers, 'worker')}: one per available CPU, np is not set"
     most = given.settings.max_concurrent_partitions
     if most is not None and most < workers:
         workers = max(1, most)
-        reasons.append(f"{_workers_word(workers)}: max_concurrent_partitions")
+        reasons.append(f"{counted(workers, 'worker')}: max_concurrent_partitions")
     needed = given.memory.needed_bytes(min(SMALLEST_BY_MEMORY_BYTES, given.total_bytes))
     affordable = max(1, budget // max(1, needed))
     if budget < given.memory.base_bytes:
@@ -161,13 +161,9 @@ def _workers(given: SizingInput, budget: int, reasons: list[str]) -> int:
     if affordable < workers:
         workers = affordable
         reasons.append(
-            f"{_workers_word(workers)}: each needs at least {format_bytes(needed)} of the memory budget"
+            f"{counted(workers, 'worker')}: each needs at least {format_bytes(needed)} of the memory budget"
         )
     return workers
-
-
-def _workers_word(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def _target(given: SizingInput, reasons: list[str]) -> int:
@@ -192,7 +188,7 @@ def _target(given: SizingInput, reasons: list[str]) -> int:
 
 
 def _file_bytes(megabytes: float) -> int:
-    """Of rows that are so large in memory."""
+    """Returns the size in files of rows with this size in memory."""
     return int(megabytes * MIB / IN_MEMORY)
 
 
@@ -209,7 +205,7 @@ def _within_memory(given: SizingInput, target: int, largest: int, share: int, re
 
 
 def _rows_as_written(given: SizingInput, size: int, largest: int, reasons: list[str]) -> int:
-    """Unless so many do not fit into the memory there is, or into the size that the recipe allows."""
+    """Returns the configured rows, or fewer if these exceed the memory or the configured size."""
     most_mb = given.settings.max_size_mb
     most, why = largest, "a worker's share of memory"
     if most_mb and _file_bytes(most_mb) < largest:
@@ -235,7 +231,7 @@ def _at_least(given: SizingInput, workers: int) -> int:
 
 
 class ModalityConfig(Struct, frozen=True, kw_only=True):
-    """Rows of a partition: where nothing is known of their size, and at most."""
+    """Rows of a partition: the default for rows of unknown size, and the maximum."""
 
     default_size: int
     max_size: int
@@ -251,7 +247,7 @@ MODALITY_CONFIGS = {
 
 
 def rows_for(data: DataCharacteristics, target_mb: float, complexity: float = 1.0) -> int:
-    """Rows that make a partition of that size. A character of text counts as two bytes."""
+    """Returns the rows of a partition of this size. A character of text counts as two bytes."""
     config = MODALITY_CONFIGS[data.primary_modality]
     if data.primary_modality is Modality.TEXT:
         row_mb, least = data.avg_text_length * 2 / MIB, 100
@@ -263,7 +259,8 @@ def rows_for(data: DataCharacteristics, target_mb: float, complexity: float = 1.
 
 
 def most_rows(data: DataCharacteristics) -> int | None:
-    """If rows name files, their own size says nothing about their cost."""
+    """Returns the maximum of rows; lower if rows name files, because their own size says nothing about their
+    cost."""
     if data.primary_modality is Modality.TEXT or not data.sample_size_analyzed:
         return None
     return rows_for(data, DEFAULT_TARGET_MB)
@@ -290,7 +287,8 @@ class Situation(Struct, frozen=True, kw_only=True):
 
     @property
     def available_mb(self) -> float:
-        """A partition is worked on by one machine, but the cluster may have promised its memory to others."""
+        """Returns available memory. A partition is processed on one machine, but memory of a cluster may
+        already be promised to others."""
         if self.cluster is None:
             return self.local.available_memory_gb * 1024
         node = self.cluster.smallest_node_memory_gb or self.cluster.available_memory_gb
@@ -342,7 +340,7 @@ def recommend(situation: Situation) -> dict[str, Any]:
 def _partition_recommendation_within_memory(
     situation: Situation, size: int, workers: int, reasons: dict[str, str]
 ) -> int:
-    """All workers hold a partition at the same time."""
+    """Recommends rows per partition so that one partition per worker fits into memory."""
     row_mb = max(situation.data.memory_per_sample_mb, situation.data.mean_bytes_per_sample / MIB)
     share_mb = situation.available_mb * _USABLE_SHARE / workers
     if situation.cluster is not None:
@@ -466,7 +464,7 @@ def learn(tables: Iterable[OperatorTable], names: Sequence[str]) -> OperatorMemo
         return ASSUMED_MEMORY
     hungriest = max(needs, key=lambda name: needs[name])
     per_byte = max(_LEAST_PER_BYTE, needs[hungriest] * _MARGIN)
-    source = f"measured in {runs} earlier run{'' if runs == 1 else 's'}, most by {hungriest}"
+    source = f"measured in {counted(runs, 'earlier run')}, most by {hungriest}"
     unknown = [name for name in dict.fromkeys(names) if name not in needs]
     if unknown and per_byte < ASSUMED_MEMORY.per_byte:
         per_byte = ASSUMED_MEMORY.per_byte

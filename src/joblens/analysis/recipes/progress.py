@@ -84,7 +84,7 @@ def planned_by_nodes(node_ids: Iterable[str]) -> PlannedWork:
 
 
 def planned_by_names(names: Iterable[str]) -> PlannedWork:
-    """From a list of operators alone; partitions become known by their events."""
+    """Derives the plan from a list of operators alone; partitions become known by their events."""
     operators = tuple(PlannedOperator(index, name) for index, name in enumerate(names))
     return PlannedWork(operators=operators, has_absolute_indexes=False)
 
@@ -198,7 +198,7 @@ class WorkGrid:
             before.know_rows(row, None, came if came >= 0 else None)
 
     def waits_after(self) -> OperatorColumn | None:
-        """Partitions that are through with this one wait for the others, which come together next."""
+        """Returns the operator after which finished partitions wait for the others."""
         ordered = sorted(self.columns.values(), key=lambda column: column.index)
         before: OperatorColumn | None = None
         for column in ordered:
@@ -217,7 +217,7 @@ class WorkGrid:
         return sum(1 for partition, code in pairs if partition == RUNNING and code in (DONE, SAVED))
 
     def came_further(self, row: int) -> None:
-        """The states in which the partition waited for others are removed."""
+        """Removes the states in which the partition waited for others."""
         for column in self.columns.values():
             if not column.is_global:
                 column.came_further(row)
@@ -246,7 +246,7 @@ class WorkGrid:
                 column.fold(row)
 
     def all_complete(self, at: float) -> None:
-        """A job that is complete has done everything that it did not fail at."""
+        """Marks all work of a completed job as done, except failures."""
         for row, code in enumerate(self.rows.codes):
             if code not in (DONE, BROKEN):
                 self.rows.complete(row, at)
@@ -266,7 +266,7 @@ _EXPORTED = (ProcessingStatus.COMPLETED, ProcessingStatus.PARTIAL)
 
 
 class JobRows(Struct, frozen=True):
-    """Of the whole job."""
+    """Row counts of the whole job."""
 
     rows_in: int | None = None
     rows_out: int | None = None
@@ -337,7 +337,7 @@ class JobRuns:
         self._seconds_before = 0.0
 
     def start(self, event: SeenEvent, done: int) -> bool:
-        """Whether a new run starts: some systems report a start twice."""
+        """Starts a run. Returns whether it is a new one: some systems report a start twice."""
         is_same = (
             self._start is not None
             and self.end is None
@@ -369,7 +369,7 @@ class JobRuns:
         return None if self._start is None else self._seconds_before + self._seconds_of_run(until)
 
     def time_left(self, done: int, total: int, now: float) -> float | None:
-        """As fast as this run has been so far."""
+        """Returns seconds at the average speed of this run."""
         in_this_run = done - self.done_before
         if in_this_run <= 0 or not total or self._start is None:
             return None

@@ -39,7 +39,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotFold:
-    """`planned`: expected work; events may add more."""
+    """State of a job, updated by its events. `planned`: expected work; events may add more."""
 
     def __init__(self, planned: PlannedWork | None = None) -> None:
         self._planned = planned or PlannedWork(has_absolute_indexes=False)
@@ -124,7 +124,7 @@ class SnapshotFold:
         self._grid.all_complete(at)
 
     def add_malformed(self) -> None:
-        """A line that is no event."""
+        """Counts a line that is not an event."""
         self.malformed_lines += 1
 
     # Operators
@@ -189,7 +189,7 @@ class SnapshotFold:
             column.use_for_checkpoint(event.metadata.resources)
 
     def _checkpoint_load(self, event: SeenEvent) -> None:
-        """Everything up to there is done, and nothing behind it, as far as anybody knows by now."""
+        """Marks everything up to the checkpoint as done, and everything after it as not started."""
         if event.partition_id is not None and event.operation_idx is not None:
             row = self._grid.row(event.partition_id)
             details = event.metadata or _NOTHING
@@ -271,7 +271,7 @@ class SnapshotFold:
 
     @property
     def process_id(self) -> int | None:
-        """Of the process that started the job last."""
+        """Returns the process that started the last run of the job."""
         return self._runs.process_id
 
     @property
@@ -332,7 +332,7 @@ class SnapshotFold:
     # PlacementEvents
 
     def snapshot(self, facts: JobFacts, now: float) -> JobSnapshot:
-        """`now`: seconds since 1970."""
+        """Returns the current state. `now`: seconds since 1970."""
         columns = sorted(self._grid.columns.values(), key=lambda column: column.index)
         status = self._runs.status(facts.is_alive, self._rows, str(facts.summary.get("status") or ""))
         running = (
@@ -412,14 +412,13 @@ class SnapshotFold:
 
 
 def _is_checkpoint(path: str | None) -> bool:
-    """Whether a reused result stays:
-    states between global operators and parts of the export are removed at the end.
-    """
+    """Returns whether a reused result stays: states between global operators and parts of the export are
+    removed at the end."""
     return path is None or path.rpartition("/")[2].startswith("op_")
 
 
 def _is_state(path: str | None) -> bool:
-    """Of a partition that waits for the others."""
+    """Returns whether it is the state of a partition that waits for others."""
     return path is not None and "/stage_" in path
 
 

@@ -210,7 +210,7 @@ class JobAbout(Struct, frozen=True, kw_only=True):
 
 
 def format_duration(seconds: float | None) -> str | None:
-    """4m 31s"""
+    """Returns '4m 31s', as DataJuicer writes durations."""
     if seconds is None:
         return None
     if seconds < 1:
@@ -242,7 +242,7 @@ def snapshot_form(snapshot: JobSnapshot, about: JobAbout) -> dict[str, Any]:
 
 
 def snapshot_json(snapshot: JobSnapshot, about: JobAbout) -> Iterator[bytes]:
-    """The same document in pieces, so that it is never whole in memory: it may be large."""
+    """Returns the same document in pieces, because it may be large."""
     return _pieces(_document(snapshot, about))
 
 
@@ -280,7 +280,7 @@ def _batches(every: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _joined(batches: Iterator[Any]) -> Iterator[bytes]:
-    """Members of all of them, without the brackets around each."""
+    """Yields the members of all batches, without the brackets around each."""
     before = b""
     for batch in batches:
         yield before + msgspec.json.encode(batch)[1:-1]
@@ -432,7 +432,7 @@ def _resources(snapshot: JobSnapshot) -> dict[str, Any]:
 
 
 def operator_form(one: OperatorProgress) -> dict[str, Any]:
-    """Over all partitions."""
+    """Returns an operator's progress over all partitions."""
     return {
         **msgspec.to_builtins(one),
         "keep_rate": one.keep_rate,

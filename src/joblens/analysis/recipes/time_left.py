@@ -50,7 +50,7 @@ class TimeLeft:
         self._export_began = None
 
     def stepped(self, step: str, seconds: float | None) -> None:
-        """For a partition."""
+        """Adds a step on one partition."""
         if step in self._steps and seconds is not None and self._export_began is None:
             self._steps[step].add(seconds)
 
@@ -84,7 +84,7 @@ class TimeLeft:
         now: float,
         around: tuple[float, float],
     ) -> float:
-        """Of operators on partitions and the global one that closes the stage, if one does."""
+        """Returns operators on partitions, and the global operator that closes their stage, if any."""
         own, closing = stage
         if closing is not None and closing.counts[DONE] + closing.counts[SAVED]:
             return 0.0

@@ -72,7 +72,7 @@ def step_in(event_type: str, details: SeenMetadata) -> tuple[str, UsedResources]
 
 
 class StepTotals:
-    """Over all partitions and runs: usage of an attempt counts even if its result was lost."""
+    """Totals over all partitions and runs: usage of an attempt counts even if its result was lost."""
 
     def __init__(self, before: Iterable[StepProgress] = ()) -> None:
         self._uses: dict[str, StepProgress] = {use.name: use for use in before}

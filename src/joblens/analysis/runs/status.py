@@ -88,7 +88,7 @@ def state_of_attempt(status: Status) -> JobState:
 
 
 def run_label(run: Run) -> str:
-    """As people type it."""
+    """Returns '3.1', as people type it; its UUID if the run has no number."""
     if run.workflow_number is None or run.number is None:
         return run.uuid
     return f"{run.workflow_number}.{run.number}"
@@ -103,7 +103,7 @@ class FailedJob(Struct, frozen=True):
 
 
 class FailedAction(Struct, frozen=True):
-    """One command of an action that did not succeed; `name` is that of its record."""
+    """One failed command of an action; `name` is that of its record."""
 
     name: str  # action-1.2: the second command of the first action
     command: str
@@ -113,7 +113,7 @@ class FailedAction(Struct, frozen=True):
 
 
 class RunEnding(Struct, frozen=True, kw_only=True):
-    """`failures`: the first of them; `more_failures`: how many there are beyond."""
+    """End of a run. `failures`: the first ones; `more_failures`: the number of others."""
 
     label: str  # 3.1
     name: str
@@ -131,11 +131,9 @@ class RunEnding(Struct, frozen=True, kw_only=True):
 def driven_s(
     events: Sequence[RunEvent], results: Sequence[JobResult], until_us: int | None = None
 ) -> float | None:
-    """Sums the turns, each from a start to its end. None: it was never started.
-
-    If its driver was killed, the turn lasted until the last known event of its jobs. `until_us`: now, if it
-    is being driven.
-    """
+    """Sums the time between each start and end of a driver. None: the run was never started. If a driver was
+    killed, its time lasted until the last known event of its jobs. `until_us`: now, for a run that is being
+    driven."""
     turns = sorted(
         (event for event in events if isinstance(event.fact, RunStarted | RunEnded)),
         key=lambda event: event.at_us,

@@ -52,7 +52,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
 
 
 def numbers_of(record: Record) -> dict[str, Any]:
-    """The fields of a ResultRow that come out of a record."""
+    """Returns the fields of a ResultRow that come from a record."""
     outcome = record.outcome
     fields: dict[str, Any] = {
         "job_id": record.number,
@@ -78,7 +78,7 @@ def numbers_of(record: Record) -> dict[str, Any]:
 
 
 def use_so_far(samples: Sequence[Sample]) -> dict[str, Any]:
-    """The same for a running job, from its samples: peaks up to the last sample."""
+    """Returns the same for a running job from its samples: peaks up to the last sample."""
     if not samples:
         return {}
     rates = [cpu_percent(earlier, later) for earlier, later in itertools.pairwise(samples)]
@@ -100,7 +100,7 @@ def use_so_far(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def row_form(row: ResultRow) -> dict[str, Any]:
-    """For --json."""
+    """Returns the row for --json."""
     return {
         "job_id": row.job_id,
         "job_name": row.name,
@@ -143,7 +143,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
 
 
 def summary_form(found: RunSummary) -> dict[str, Any]:
-    """For --json."""
+    """Returns the summary for --json."""
     run = found.run
     return {
         "workflow_id": run.workflow_number,

@@ -17,7 +17,7 @@ _CPU_SLACK = 0.1  # sampling shows one busy core as 1.0 to 1.1
 
 
 def memory_range(peak_bytes: float) -> tuple[float, float]:
-    """10 to 20 % above the peak."""
+    """Returns 10 to 20% above the peak, at least a few MiB."""
     return (
         max(peak_bytes * _MEMORY_BUFFER[0], peak_bytes + _MEMORY_SPARE[0]),
         max(peak_bytes * _MEMORY_BUFFER[1], peak_bytes + _MEMORY_SPARE[1]),
@@ -25,7 +25,7 @@ def memory_range(peak_bytes: float) -> tuple[float, float]:
 
 
 def runtime_range(longest_s: float) -> tuple[float, float]:
-    """15 to 30 % above the longest."""
+    """Returns 15 to 30% above the longest time, at least some seconds."""
     return (
         max(longest_s * _RUNTIME_BUFFER[0], longest_s + _RUNTIME_SPARE_S[0]),
         max(longest_s * _RUNTIME_BUFFER[1], longest_s + _RUNTIME_SPARE_S[1]),
@@ -33,12 +33,12 @@ def runtime_range(longest_s: float) -> tuple[float, float]:
 
 
 def is_least_memory_spare(peak_bytes: float) -> bool:
-    """A percentage of so little would be next to nothing."""
+    """Returns whether the margin is the minimum, because a percentage would be negligible."""
     return peak_bytes * _MEMORY_BUFFER[1] < peak_bytes + _MEMORY_SPARE[1]
 
 
 def is_least_spare(longest_s: float) -> bool:
-    """A percentage of so short a time would be next to nothing."""
+    """Returns whether the margin is the minimum, because a percentage would be negligible."""
     return longest_s * _RUNTIME_BUFFER[1] < longest_s + _RUNTIME_SPARE_S[1]
 
 
@@ -51,12 +51,12 @@ def runtime_for(longest_s: float) -> int:
 
 
 def cpus_for(peak_cores: float) -> int:
-    """Up to the next whole core."""
+    """Rounds up to whole cores."""
     return max(1, math.ceil(peak_cores - _CPU_SLACK))
 
 
 def rounded_memory(needed_bytes: float) -> int:
-    """At least that much, and not 10 % more."""
+    """Returns a round amount, less than 10% above the need."""
     return roundest(needed_bytes, max(needed_bytes * 1.1, needed_bytes + MIB), _MEMORY_STEPS)
 
 
@@ -74,7 +74,7 @@ def roundest(least: float, most: float, steps: tuple[int, ...]) -> int:
 
 
 def memory_text(size: int) -> str:
-    """12g, 640m, 1536k: as a spec has it."""
+    """Returns '12g', '640m', '1536k', in the units of a spec."""
     for unit, factor in (("t", 1024 * GIB), ("g", GIB), ("m", MIB), ("k", 1024)):
         if size >= factor and size % factor == 0:
             return f"{size // factor}{unit}"
@@ -82,7 +82,7 @@ def memory_text(size: int) -> str:
 
 
 def runtime_text(seconds: float) -> str:
-    """PT3H, PT1H30M, P2D: ISO 8601, as a spec has it."""
+    """Returns 'PT3H', 'PT1H30M', 'P2D': ISO 8601, as in a spec."""
     whole = math.ceil(seconds)
     days, hours, minutes, rest = whole // 86400, whole // 3600 % 24, whole // 60 % 60, whole % 60
     times = "".join(
@@ -102,7 +102,8 @@ _TIMES = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 def memory_like(written: Any, size: int) -> str:
-    """With the unit it was written in, else the next smaller one that is enough; a bare number is bytes."""
+    """Returns the amount in the unit of the file, or in the next smaller one that is exact; a bare number is
+    bytes."""
     text = str(written)
     if text.strip().isdigit():
         return str(size)
@@ -119,7 +120,7 @@ def memory_like(written: Any, size: int) -> str:
 
 
 def runtime_like(written: Any, seconds: float) -> str:
-    """Seconds, units (1h30m) or ISO 8601 (PT1H30M)."""
+    """Returns the time in the notation of the file: seconds, units (1h30m) or ISO 8601 (PT1H30M)."""
     text, whole = str(written).strip(), math.ceil(seconds)
     if text[:1] in ("P", "p"):
         return runtime_text(seconds)

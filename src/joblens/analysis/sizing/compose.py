@@ -11,7 +11,7 @@ from joblens.analysis.sizing.amounts import memory_text, rounded_memory
 from joblens.analysis.sizing.observations import Observation, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, advise
 from joblens.model.jobs.job import Record, Requirements, Status
-from joblens.model.values.units import MIB
+from joblens.model.values.units import MIB, counted
 
 _CPU_STEP = 0.25
 _LEAST_CPUS = 0.25
@@ -28,7 +28,7 @@ class JobUse(Struct, frozen=True):
 
 
 class ServiceAdvice(Struct, frozen=True, kw_only=True):
-    """None: nothing is known of it."""
+    """Resources of one service; None: unknown."""
 
     name: str
     jobs: int
@@ -41,7 +41,7 @@ class ServiceAdvice(Struct, frozen=True, kw_only=True):
 
 
 def use_of_record(record: Record, run: int) -> JobUse | None:
-    """None: it has not ended, or nothing of it was measured."""
+    """Returns the job's use; None: it has not ended, or nothing was measured."""
     peak, outcome = observation_of(record, run), record.outcome
     if peak is None or outcome is None:
         return None
@@ -55,7 +55,7 @@ def use_of_record(record: Record, run: int) -> JobUse | None:
 
 
 def use_of_profile(profile: dict[str, Any], name: str, run: int) -> JobUse:
-    """Numbers that a profile does not have are not known."""
+    """Returns the use in a profile; missing numbers are unknown."""
 
     def number(part: str, key: str) -> float | None:
         value = (profile.get(part) or {}).get(key)
@@ -107,7 +107,7 @@ def compose_text(services: Sequence[ServiceAdvice]) -> str:
 
 
 def service_name(text: str) -> str:
-    """Compose allows letters, digits, dots, dashes and underscores."""
+    """Returns a valid name of a service: letters, digits, dots, dashes and underscores."""
     name = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in text)
     return name.strip("-.") or "job"
 
@@ -115,10 +115,10 @@ def service_name(text: str) -> str:
 def _service_lines(service: ServiceAdvice) -> list[str]:
     limits = _amounts(service.limit_cpus, service.limit_memory_bytes)
     reservations = _amounts(service.reserved_cpus, service.reserved_memory_bytes)
-    counted = "1 job" if service.jobs == 1 else f"{service.jobs} jobs"
-    lines = [f"  {_key(service.name)}:  # {counted} measured"]
+    jobs = counted(service.jobs, "job")
+    lines = [f"  {_key(service.name)}:  # {jobs} measured"]
     if not limits and not reservations:
-        return [f"  {_key(service.name)}: {{}}  # {counted}, nothing measured"]
+        return [f"  {_key(service.name)}: {{}}  # {jobs}, nothing measured"]
     lines += ["    deploy:", "      resources:"]
     if limits:
         reasons = dict(zip(("cpus", "memory"), (service.cpus_reason, service.memory_reason), strict=True))
@@ -146,7 +146,7 @@ def _key(name: str) -> str:
 
 
 def _at_most(cpus: float, machines: Sequence[int | None]) -> float:
-    """No more than the largest machine has that they ran on."""
+    """Limits CPUs to those of the largest machine that ran one of the jobs."""
     return cpus if None in machines else min(cpus, max(there for there in machines if there is not None))
 
 

@@ -153,7 +153,8 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def has_all_memory(self) -> bool:
-        """A job can succeed though one of its processes was killed for memory: then it needed more."""
+        """Returns whether the peak is the job's need. A job may succeed although one of its processes was
+        killed for memory: then it needs more."""
         return self.is_complete and not self.is_out_of_memory
 
     @property
@@ -244,7 +245,7 @@ def memory_limits_hit(seen: Sequence[Observation]) -> list[int]:
 
 
 def time_limits_hit(seen: Sequence[Observation]) -> list[float]:
-    """The same for time."""
+    """Returns the same for time limits."""
     through = _by_job(item for item in seen if item.is_complete)
     return [
         limit
@@ -309,18 +310,18 @@ def spread(complete: Sequence[float], killed_at: Sequence[float] = ()) -> Spread
 
 
 def memory_option(peak_bytes: float) -> str:
-    """`--memory 640m`: the amount that right-sizing finds for a peak, too."""
+    """Returns `--memory 640m`, the amount that right-sizing recommends for a peak."""
     return f"--memory {memory_text(memory_for(peak_bytes))}"
 
 
 def more_memory_option(limit_bytes: float, peak_bytes: float = 0) -> str:
-    """Where it was not enough: how much it would have used is not known."""
+    """Returns the option with more memory after a job ran out of it; its real need is unknown."""
     enough, more = memory_for(peak_bytes), limit_bytes * OOM_GROWTH
     return f"--memory {memory_text(rounded_memory(more) if more > enough else enough)}"
 
 
 def more_time_option(limit_s: float, took_s: float) -> str:
-    """`--timeout 1h30m`, if a job timed out."""
+    """Returns `--timeout 1h30m` with more time after a timeout."""
     enough, more = runtime_for(took_s), limit_s * TIMEOUT_GROWTH
     seconds = rounded_runtime(more) if more > enough else enough
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60

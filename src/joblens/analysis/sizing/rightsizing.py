@@ -38,7 +38,7 @@ from joblens.analysis.sizing.observations import (
     without_mapped_files,
 )
 from joblens.model.jobs.job import Requirements
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 
 _LOW = "low"
 _SAMPLED_GROWTH = 1.18  # on top of the margin for every peak
@@ -56,7 +56,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """For one resource of one group. Texts are as a spec has them."""
+    """Advice for one resource of one group. Texts are in the units of a spec."""
 
     resource: str  # memory, cpus, runtime
     current: float | None
@@ -91,7 +91,7 @@ class GroupAdvice(Struct, frozen=True, kw_only=True):
 
     @property
     def is_thin(self) -> bool:
-        """Whether there are so few jobs that the next one may well need more."""
+        """Returns whether there are so few jobs that the next one may well need more."""
         return self.confidence == _LOW
 
 
@@ -177,13 +177,14 @@ def _memory_of_largest(group: Group) -> tuple[float, str] | None:
 
 
 def _with_files(observations: Sequence[Observation], peak: int) -> str:
-    """A newer joblens may find less."""
+    """Returns a note for peaks in which newer versions of joblens may find less memory."""
     has_files = any(item.memory_has_files for item in observations if item.memory_bytes == peak)
     return " (older record, may include mapped files)" if has_files else ""
 
 
 def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:
-    """If jobs that do not fit are retried, a killed job is no reason for more."""
+    """Returns the first request of a strategy with retries, under which a killed job is no reason for
+    more."""
     share = f"{100 * chosen.retries:.0f}% need a retry with {memory_text(chosen.retry_bytes)}"
     current = group.current.memory_bytes
     if current is not None and chosen.first_bytes < current:
@@ -204,7 +205,7 @@ def _cpus(group: Group) -> Advice | None:
     advised: float = cpus_for(peak)
     percent = round(100 * peak)
     # Sampling shows a busy core as a little more than one.
-    cores = "1 core" if advised == 1 else f"{advised:g} cores"
+    cores = counted(advised, "core")
     headroom = "up to the next core" if percent <= 100 * advised else f"hardly more than {cores}"
     level = "average" if any(item.is_sampled for item in observations) else "peak"
     reason = f"{level} {percent}% CPU, {headroom}"
@@ -245,19 +246,17 @@ def _runtime(group: Group) -> Advice | None:
 
 
 def _already_more(current: float | None, advised: float, reason: str) -> tuple[float, str]:
-    """A user has raised it since: the need is unknown, so it is not lowered."""
+    """Returns the current request if a user has raised it since: the need is unknown."""
     if current is not None and current >= advised:
-        return current, f"{reason.partition(':')[0]}: has more now"
+        return current, f"{reason.partition(':')[0]}: already raised"
     return advised, reason
 
 
 def _why_kept(
     group: Group, current: float, advised: float, fitting: tuple[float, float], *, uncertain: bool
 ) -> str:
-    """Returns why to keep the request;
-
-    '' if another is better. Lowering must be safe, and a change worthwhile.
-    """
+    """Returns why to keep the request; '' if another is better. Lowering must be safe, and a change
+    worthwhile."""
     if advised == current or (advised > current >= fitting[0]) or (advised < current <= fitting[1]):
         return ": fits as it is"
     if advised > current:

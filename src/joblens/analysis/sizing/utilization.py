@@ -62,7 +62,7 @@ class Utilization(Struct, frozen=True, kw_only=True):
 
     @property
     def is_far_below(self) -> bool:
-        """Whether it requested more than twice its use. A time limit is meant to be higher."""
+        """Returns whether it requested more than twice its use. A time limit is meant to be higher."""
         if self.peak is None or self.is_least or self.resource is Resource.RUNTIME:
             return False
         one_core_less = self.specified - self.peak >= _ONE_CORE or self.resource is not Resource.CPU
@@ -70,7 +70,7 @@ class Utilization(Struct, frozen=True, kw_only=True):
 
 
 class LikelyCause(Struct, frozen=True, kw_only=True):
-    """For a failure of uncertain cause. The last two are shares of the request."""
+    """Likely cause of a failure. `memory_share` and `runtime_share`: of the request."""
 
     record: Record
     return_code: int | None
@@ -126,7 +126,7 @@ def check_utilization(
 
 
 def gpu_memory_peak(record: Record) -> int:
-    """There is no request to compare it with."""
+    """Returns peak GPU memory, for which there are no requests to compare with."""
     return 0 if record.outcome is None else record.outcome.usage.gpu_memory_peak_bytes or 0
 
 
@@ -168,8 +168,8 @@ def _known(
 
 
 def likely_causes(record: Record, outcome: Outcome) -> Iterator[LikelyCause]:
-    """For a failure that no limit of ours explains: killed early points at memory, late at time. Where
-    memory was measured, exit code 137 alone does not."""
+    """Yields causes of a failure that no limit of joblens explains: an early kill suggests memory, a late one
+    time. If memory was measured, exit code 137 alone does not count."""
     if is_out_of_memory(outcome) or outcome.status in (Status.TIMEOUT, Status.CANCELLED):
         return
     needs, code = record.job.requirements, returncode_of(outcome)
@@ -207,7 +207,7 @@ def specified_text(item: Utilization) -> str:
 
 
 def runtime_text(seconds: float) -> str:
-    """'2h 45m 0s'; below a minute with tenths where there are some."""
+    """Returns '2h 45m 0s'; below a minute, '45.3s'."""
     if seconds < 59.95:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
     whole = round(seconds)

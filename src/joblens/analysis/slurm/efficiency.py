@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from joblens.analysis.sizing.observations import Observation, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
 from joblens.analysis.slurm.records import exit_numbers, slurm_record, slurm_use
-from joblens.analysis.slurm.text import slurm_clock
 from joblens.model.clusters.placement import CLUSTER_MARK
 from joblens.model.clusters.slurm import SlurmJob
+from joblens.model.clusters.slurm_notation import slurm_clock
 from joblens.model.jobs.job import Finding, Record, Requirements, Severity, Status, Usage
 from joblens.model.values.units import MIB
 
 
 def changes_for_sbatch(found: GroupAdvice) -> list[Advice]:
-    """CPUs of a multi-node job depend on its tasks, which joblens does not change."""
+    """Returns changed requests, without CPUs of multi-node jobs: these depend on the tasks."""
     is_wide = (found.group.current.nodes or 1) > 1
     return [part for part in found.advice if part.is_change and not (is_wide and part.resource == "cpus")]
 
@@ -50,7 +50,7 @@ def _is_rounded(part: Advice) -> bool:
 
 
 def memory_amount(size: float) -> str:
-    """As sbatch reads it: 12G, 640M."""
+    """Returns '12G', '640M', as sbatch reads it."""
     mib = max(1, -(-int(size) // MIB))
     return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
 
@@ -64,7 +64,7 @@ _KEYS = {"memory": "memory", "cpus": "num_cpus", "runtime": "runtime"}
 
 
 class Efficiency(Struct, frozen=True, kw_only=True):
-    """None: unknown. `slurm_…`: Slurm's figure, if the number itself is ours."""
+    """Use of an allocation; None: unknown. `slurm_…`: Slurm's figure beside a number of joblens."""
 
     job_id: str
     raw_id: str = ""
@@ -255,7 +255,7 @@ def _is_in_allocation(record: Record) -> bool:
 
 
 def _is_all_of_it(record: Record) -> bool:
-    """Whether Slurm started it for this job alone, not as a command in a user's script."""
+    """Returns whether Slurm started it for this job alone, not as a command in a user's script."""
     return record.job.queue.startswith(CLUSTER_MARK)
 
 
@@ -318,7 +318,7 @@ def next_time(jobs: Sequence[Efficiency]) -> NextTime:
 
 
 def efficiency_form(found: Efficiency) -> dict[str, Any]:
-    """For programs."""
+    """Returns the efficiency for programs."""
     advice = next_time([found])
     return {
         "job_id": found.job_id,

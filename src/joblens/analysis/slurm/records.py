@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.analysis.slurm.text import gpus_of, slurm_bytes, slurm_seconds
+from joblens.analysis.slurm.text import gpus_of
 from joblens.model.clusters.slurm import QueuedJob, SlurmJob, SlurmRow
+from joblens.model.clusters.slurm_notation import slurm_bytes, slurm_seconds
 from joblens.model.jobs.details import ClusterAccount
 from joblens.model.jobs.job import (
     Attempt,
@@ -53,7 +54,7 @@ class SlurmUse(Struct, frozen=True, kw_only=True):
 
     @property
     def cpu_percent(self) -> float | None:
-        """Of the CPU time that was its to use."""
+        """Returns the share of the allocated CPU time that was used."""
         if self.cpu_usec is None or not self.cpus or not self.elapsed_s:
             return None
         return self.cpu_usec / (self.cpus * self.elapsed_s) / 1e4
@@ -66,7 +67,7 @@ class SlurmUse(Struct, frozen=True, kw_only=True):
 
 
 def is_final(job: SlurmJob) -> bool:
-    """Whether a job's row is complete: for some seconds after its end it is not."""
+    """Returns whether a job's row is complete: for some seconds after its end it is not."""
     row = job.row
     return job.is_over and not row.asked_memory.endswith("?") and row.submitted_at_us is not None
 
@@ -142,10 +143,8 @@ def memory_peak(steps: Sequence[SlurmRow]) -> tuple[int | None, bool]:
 
 
 def _are_together(step: SlurmRow, other: SlurmRow) -> bool:
-    """Whether `step` was running when `other` started.
-
-    Slurm's times are whole seconds: a step that ended in the second in which another started was before it.
-    """
+    """Returns whether `step` was running when `other` started. Slurm's times are whole seconds: a step that
+    ended in the second in which another started was before it."""
     begin, end, at = step.started_at_us, step.ended_at_us, other.started_at_us
     if begin is None or at is None:
         return step.step == "batch"
@@ -169,7 +168,7 @@ def _tasks_a_node(step: SlurmRow) -> int:
 
 
 def _step_cpu_usec(step: SlurmRow) -> int | None:
-    """For a running step only the last sample is known."""
+    """Returns CPU time of a step; for a running one, of its last sample."""
     if step.total_cpu_usec:
         return step.total_cpu_usec
     sampled_s = slurm_seconds(step.used_in_total.get("cpu", ""))
@@ -220,18 +219,18 @@ def queued_job(job: QueuedJob) -> SlurmJob:
 
 
 def _disk(total: dict[str, str], largest: int | None, step: SlurmRow) -> int | None:
-    """Over all tasks; where only the largest task's is known, that is all there is for a step of one task."""
+    """Returns I/O of all tasks. If only the largest task is known, that of a step with one task."""
     whole = slurm_bytes(total.get("fs/disk", ""))
     return whole if whole is not None or (step.task_count or 1) > 1 else largest
 
 
 def _whole(of_job: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """A job that runs has nothing in its own row yet."""
+    """Returns the row with values of its steps: a running job has none of its own."""
     return of_job or sum_of_known(of_steps) or of_job
 
 
 def cluster_account(job: SlurmJob, *, is_shared: bool = False) -> ClusterAccount:
-    """`is_shared`: of an allocation in which other jobs ran too."""
+    """Returns the cluster's accounting of a job. `is_shared`: other jobs ran in the same allocation."""
     row, use = job.row, slurm_use(job)
     fields_found = {
         "partition": row.partition,
@@ -350,7 +349,7 @@ def _tags(row: SlurmRow, cluster: str) -> tuple[str, ...]:
 
 
 def requirements_of(row: SlurmRow, use: SlurmUse) -> Requirements:
-    """For each node, as ours are."""
+    """Returns requirements per node."""
     nodes = node_count(row)
     cpus = row.asked_cpus or row.allocated_cpus
     return Requirements(
@@ -401,13 +400,13 @@ def _outcome(job: SlurmJob, use: SlurmUse, status: Status, reason: str) -> Outco
 
 
 def exit_numbers(text: str) -> tuple[int | None, int]:
-    """'3:0' -> exit code 3, no signal; '0:9' -> signal 9."""
+    """Parses '3:0' (exit code 3, no signal) and '0:9' (signal 9)."""
     code, _, signal = text.partition(":")
     return (int(code) if code.isdigit() else None), (int(signal) if signal.isdigit() else 0)
 
 
 def _exit_code(status: Status, state: str, code: int | None, signal: int) -> int | None:
-    """As our own records have it: 124 for a time-out, 137 for memory, 128 and the signal's number."""
+    """Returns the code as in records of joblens: 124 for a timeout, 137 for memory, 128+N for signal N."""
     if status is Status.TIMEOUT:
         return 124
     if state == "OUT_OF_MEMORY":
@@ -418,7 +417,7 @@ def _exit_code(status: Status, state: str, code: int | None, signal: int) -> int
 
 
 def slurm_usage(use: SlurmUse) -> Usage:
-    """All numbers are lower bounds: Slurm samples, every 30 s by default."""
+    """Returns usage with lower bounds only: Slurm samples, every 30 s by default."""
     memory = _ADDED_UP if use.is_memory_estimated else SAMPLED
     lower_bounds = [
         *(["memory_peak_bytes"] if use.memory_peak_bytes is not None else []),

@@ -1,4 +1,4 @@
-"""Slurm text parsers: times, sizes, node lists, and the output of squeue, sinfo and sacct.
+"""Slurm text parsers: instants, node lists, and the output of squeue, sinfo and sacct.
 
 Commands are called with fixed fields and separators that occur in no name, so that neither the version nor
 the user's SQUEUE_FORMAT changes the output. A value that cannot be parsed is unknown.
@@ -17,6 +17,7 @@ from joblens.model.clusters.slurm import (
     SlurmJob,
     SlurmRow,
 )
+from joblens.model.clusters.slurm_notation import gpus_in, slurm_bytes, slurm_seconds
 from joblens.model.errors import InputError
 
 SEPARATOR = "\x1f"
@@ -26,42 +27,6 @@ SQUEUE_FIELDS = tuple(f"%{letter}" for letter in "iATrjkuPaqNDCVSlL")
 SQUEUE_FORMAT = SEPARATOR.join(SQUEUE_FIELDS)
 SINFO_FIELDS = tuple(f"%{letter}" for letter in "RPlLDcmGT")
 SINFO_FORMAT = SEPARATOR.join(SINFO_FIELDS)
-
-_CLOCK = re.compile(r"^(?:(\d+)-)?((?:\d+:){0,2}\d+(?:\.\d+)?)$")
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMGTPE]?)i?B?$", re.IGNORECASE)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-
-
-def slurm_seconds(text: str) -> float | None:
-    """[DD-]HH:MM:SS, MM:SS.mmm, DD-HH, DD-HH:MM; None for UNLIMITED and the like."""
-    match = _CLOCK.match(text.strip())
-    if match is None:
-        return None
-    days, clock = match.groups()
-    numbers = [float(word) for word in clock.split(":")]
-    if days is None:
-        return sum(number * 60.0**power for power, number in enumerate(reversed(numbers)))
-    # Behind days the first is hours, however many follow.
-    return int(days) * 86400 + sum(
-        number * unit for number, unit in zip(numbers, (3600, 60, 1), strict=False)
-    )
-
-
-def slurm_clock(seconds: float) -> str:
-    """As Slurm writes and reads durations: [DD-]HH:MM:SS."""
-    whole = max(0, round(seconds))
-    days, rest = divmod(whole, 86400)
-    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    return f"{days}-{clock}" if days else clock
-
-
-def slurm_bytes(text: str, unit: str = "") -> int | None:
-    """91596K, 1.50G, 200M; a plain number is in `unit`."""
-    match = _SIZE.match(text.strip())
-    if match is None:
-        return None
-    power: int = _POWERS[(match[2] or unit).upper()]
-    return round(float(match[1]) * 1024.0**power)
 
 
 def slurm_instant_us(text: str) -> int | None:
@@ -89,7 +54,7 @@ def node_names(text: str) -> tuple[str, ...]:
 
 
 def tres(text: str) -> dict[str, str]:
-    """cpu=2,mem=200M,gres/gpu:a100=1."""
+    """Parses cpu=2,mem=200M,gres/gpu:a100=1."""
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -148,21 +113,11 @@ def read_sinfo(text: str) -> list[Partition]:
                 nodes=slurm_count(values_by_field["%D"]) or 0,
                 cpus_per_node=slurm_count(values_by_field["%c"].rstrip("+")) or 0,
                 memory_per_node_bytes=slurm_bytes(values_by_field["%m"].rstrip("+"), "M") or 0,
-                gpus_per_node=_gres_gpus(values_by_field["%G"]),
+                gpus_per_node=gpus_in(values_by_field["%G"]),
                 state=values_by_field["%T"],
             )
         )
     return found
-
-
-def _gres_gpus(text: str) -> int:
-    """gpu:a100:4(S:0-1),nvme:1 -> 4; gpu:2 -> 2."""
-    total = 0
-    for part in re.sub(r"\([^)]*\)", "", text).split(","):
-        words = part.split(":")
-        if words[0] == "gpu":
-            total += (slurm_count(words[-1]) or 0) if len(words) > 1 else 1
-    return total
 
 
 def _rows(text: str, count: int) -> Iterator[list[str]]:
@@ -209,7 +164,7 @@ _STATES = ENDED_STATES | WAITING_STATES | {"RUNNING", "SUSPENDED", "COMPLETING",
 def read_sacct(
     lines: Iterable[str], fields: Sequence[str], separator: str = SEPARATOR
 ) -> Iterator[tuple[int, SlurmRow | None]]:
-    """(line, row) of each; None where there are too many or too few values."""
+    """Yields each line with its row; None: too many or too few values."""
     for number, values in numbered_rows(lines, len(fields), separator):
         values_by_field = _said(fields, values, separator)
         yield (

@@ -14,7 +14,7 @@ from joblens.files.private import make_private_folder
 from joblens.model.errors import BenchmarkError
 from joblens.model.settings import Settings
 from joblens.model.values.json_text import decode_json
-from joblens.model.values.lists import listed
+from joblens.model.values.units import listed
 
 LATEST = "latest"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")

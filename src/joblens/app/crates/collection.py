@@ -23,12 +23,12 @@ from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import FileStamp, Record
 from joblens.model.runs.run import JobState, Run
 from joblens.model.runs.workflow_spec import WorkflowSpec
+from joblens.model.values.units import counted
 from joblens.plan.workflows.expansion import expand_files
 from joblens.ports.store import Store
 from joblens.probes.host.machine_load import read_host
 from joblens.spec.workflows.redaction import Depth, redact_spec
 from joblens.views.crates.page import job_page, run_page
-from joblens.views.text.numbers import counted
 
 NO_LICENSE = "No license given: all rights reserved by the author"
 MOST_BYTES = 100 << 20

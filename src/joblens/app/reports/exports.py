@@ -15,9 +15,8 @@ from joblens.model.errors import InputError, StoreError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import USAGE_NUMBERS, Record, Usage
 from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample
-from joblens.model.values.units import format_instant
+from joblens.model.values.units import counted, format_instant
 from joblens.ports.store import Store
-from joblens.views.text.numbers import counted
 
 _NO_USAGE = Usage()
 

@@ -18,9 +18,9 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import Run
 from joblens.model.runs.workflow_spec import MonitorSpec
+from joblens.model.values.units import counted
 from joblens.ports.store import Store
 from joblens.views.plots.chart import Chart
-from joblens.views.text.numbers import counted
 
 FORMATS = ("html", "png", "svg")
 MOST_JOB_PLOTS = 20

@@ -14,8 +14,8 @@ from joblens.model.delivery import Backlog, TicketQuery, TicketStanding, WorkerI
 from joblens.model.errors import InputError
 from joblens.model.settings import Settings
 from joblens.model.values.labels import queue_and_label, unserved_words
+from joblens.model.values.units import counted
 from joblens.ports.store import QueueStore
-from joblens.views.text.numbers import counted
 
 
 class TicketPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

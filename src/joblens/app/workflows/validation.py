@@ -12,8 +12,7 @@ from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes
+from joblens.model.values.units import format_bytes, listed
 from joblens.plan.workflows.graph import Graph
 
 _SCRIPT = re.compile(r"[\w.][\w./-]*")

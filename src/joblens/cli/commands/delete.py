@@ -12,7 +12,7 @@ from joblens.cli.options.filters import is_narrowed, job_filters, with_run_found
 from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted
 
 if TYPE_CHECKING:
     from joblens.app.runs.deletion import Obstacle

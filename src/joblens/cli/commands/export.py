@@ -17,8 +17,7 @@ from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.jobs.job import Record
-from joblens.model.values.units import parse_size
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted, parse_size
 
 if TYPE_CHECKING:
     from joblens.app.reports.exports import ExportResult

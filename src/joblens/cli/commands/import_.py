@@ -10,7 +10,7 @@ from joblens.cli.options.common import shared_options
 from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import FormatError, InputError
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted
 
 if TYPE_CHECKING:
     from joblens.app.reports.imports import ImportResult

@@ -9,7 +9,7 @@ from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_job_or_run, shared_options
 from joblens.model.errors import InputError
-from joblens.model.values.lists import listed
+from joblens.model.values.units import listed
 
 if TYPE_CHECKING:
     from joblens.model.runs.run import Run

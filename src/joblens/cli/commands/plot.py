@@ -11,7 +11,7 @@ from joblens.cli.options.common import complete_file_or_run, shared_options
 from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 

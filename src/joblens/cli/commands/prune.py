@@ -8,8 +8,7 @@ from msgspec import to_builtins
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.cli.options.groups import GroupedCommand
-from joblens.model.values.units import format_bytes
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from joblens.app.jobs.retention import PruneResult

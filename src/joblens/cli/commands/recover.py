@@ -17,7 +17,7 @@ from joblens.cli.options.groups import GroupedCommand
 from joblens.cli.options.run import DRIVE_OPTIONS
 from joblens.engine.life.recovery_plan import MOST_MULTIPLIED, Failure, RecoveryChoice
 from joblens.model.errors import InputError
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted
 
 if TYPE_CHECKING:
     from joblens.agent.runtime.ownership import RunLock
@@ -290,7 +290,7 @@ def report_nothing_to_recover(session: Session, recovery: "Recovery") -> None:
     from joblens.analysis.findings.failure_causes import Cause
     from joblens.analysis.runs.status import run_label
     from joblens.app.runs.state import failed_actions
-    from joblens.views.text.numbers import counted
+    from joblens.model.values.units import counted
 
     unknown = sum(one.failure.diagnosis.cause is Cause.UNKNOWN for one in recovery.jobs)
     text = "joblens: nothing can be recovered"

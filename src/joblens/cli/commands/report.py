@@ -14,9 +14,7 @@ from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_instant
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted, format_bytes, format_instant, listed
 
 if TYPE_CHECKING:
     from joblens.app.html_report.answers import ReadLog

@@ -150,7 +150,7 @@ def _write_text(session: Session, rows: "list[ResultRow]", none: str) -> None:
     session.write_lines(render_results(rows, width=width, paint=session.palette))
     count = sum(row.kept_from is not None for row in rows)
     if count:
-        from joblens.views.text.numbers import counted
+        from joblens.model.values.units import counted
 
         verb = "keeps its outcome" if count == 1 else "keep their outcomes"
         session.write(f"\n{counted(count, 'job')} {verb} of an earlier run.\n")

@@ -117,8 +117,8 @@ def command(
 def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -> None:
     from joblens.analysis.slurm.efficiency import is_rounded_for_sbatch, sbatch_options
     from joblens.app.reports.rightsizing import size_jobs
+    from joblens.model.values.units import counted
     from joblens.views.runs.rightsize import group_form, render_group
-    from joblens.views.text.numbers import counted
 
     sizing = size_jobs(session.current_store, names, strategy=strategy)
     if session.json:
@@ -142,9 +142,9 @@ def _is_given(option: str) -> bool:
 
 
 def _show(session: Session, sizing: "Sizing") -> None:
+    from joblens.model.values.units import counted
     from joblens.views.jobs.summary import finding_lines
     from joblens.views.runs.rightsize import render_group
-    from joblens.views.text.numbers import counted
     from joblens.views.text.style import clean
 
     runs = counted(len(sizing.runs), "run")

@@ -12,7 +12,7 @@ from joblens.cli.options.common import shared_options
 from joblens.cli.options.groups import GroupedCommand
 from joblens.model.errors import InputError
 from joblens.model.sql import QUERY_HINT, SqlAnswer, SqlLimits
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted
 
 _FORMATS = ("table", "json", "csv", "arrow")
 

@@ -7,8 +7,7 @@ from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.model.errors import StoreCorrupt
-from joblens.model.values.units import format_bytes
-from joblens.views.text.numbers import counted
+from joblens.model.values.units import counted, format_bytes
 
 
 @click.group("store", cls=CommandGroup)

@@ -69,7 +69,7 @@ def command(session: Session, /, **values: Any) -> None:
 
 
 def _say(session: Session, submitted: "SubmittedTasks") -> None:
-    from joblens.views.text.numbers import counted
+    from joblens.model.values.units import counted
 
     if session.json:
         session.write_json({"workflow_id": submitted.workflow_id, "task_ids": list(submitted.uuids)})

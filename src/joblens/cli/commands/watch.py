@@ -177,7 +177,7 @@ def _watch_and_recover(
     from joblens.app.runs.control import wait_for_driver_exit
     from joblens.cli.commands.run_spec import exit_code_of
     from joblens.model.errors import RunIsDriven
-    from joblens.views.text.numbers import counted
+    from joblens.model.values.units import counted
 
     recoveries, was_raised = 0, False
     driven: RunOutcome | None = None  # driven by this process: its end was already shown

@@ -121,7 +121,7 @@ def _walltime_s(text: str | None) -> float | None:
     if text is None:
         return None
     from joblens.app.jobs.requests import seconds_of
-    from joblens.plan.workflows.slurm import parse_walltime
+    from joblens.model.clusters.slurm_notation import parse_walltime
 
     is_written_as_ours = text[-1:].isalpha() and not text.isalpha()
     seconds = seconds_of("--walltime", text) if is_written_as_ours else parse_walltime(text)

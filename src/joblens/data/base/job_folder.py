@@ -249,7 +249,7 @@ def take_lock(
         if (holder is not None and holder.is_alive) or mono_s() > until_s:
             os.close(descriptor)
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
-            raise JobIsRunning(f"job {folder.job_id} is already being run by {who}")
+            raise JobIsRunning(f"job {folder.job_id} is already running in {who}")
         sleep(_POLL_S)
     me = Holder(pid=os.getpid(), start_ticks=process_start_ticks(os.getpid()), host=os.uname().nodename)
     os.ftruncate(descriptor, 0)

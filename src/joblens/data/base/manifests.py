@@ -65,7 +65,7 @@ def open_private(path: str) -> BinaryIO:
 
 
 def digest_of_file(path: str) -> str:
-    """xxh3-128."""
+    """Returns the xxh3-128 of the content."""
     digest = xxhash.xxh3_128()
     with open(path, "rb", buffering=0) as file:
         while block := file.read(_READ_BYTES):
@@ -74,7 +74,7 @@ def digest_of_file(path: str) -> str:
 
 
 def is_piece_whole(piece: Slice) -> bool:
-    """Whether the file exists and is unchanged."""
+    """Returns whether the file exists and is unchanged."""
     try:
         return digest_of_file(piece.path) == piece.digest
     except OSError:

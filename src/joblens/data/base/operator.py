@@ -30,7 +30,8 @@ class Operator:
         return (self.text_key,)
 
     def check(self) -> None:
-        """Called before anything runs. Raises InputError for invalid input (a pattern, a missing model)."""
+        """Checks parameters before anything runs. Raises InputError for invalid input (a pattern, a missing
+        model)."""
 
 
 class RowErrors(Exception):
@@ -38,7 +39,7 @@ class RowErrors(Exception):
     the batch may be passed again without them."""
 
     def __init__(self, reasons: dict[int, str]) -> None:
-        super().__init__(f"{len(reasons)} rows cannot be worked on: {next(iter(reasons.values()), '')}")
+        super().__init__(f"{len(reasons)} rows cannot be processed: {next(iter(reasons.values()), '')}")
         self.reasons = reasons
 
 

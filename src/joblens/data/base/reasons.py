@@ -58,7 +58,7 @@ def message_of(error: BaseException) -> str:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether the disk or the user's quota is full."""
+    """Returns whether the disk or the user's quota is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 

@@ -39,8 +39,8 @@ class MemoryKills:
         self._counted = self._count()
 
     def was_one(self) -> bool | None:
-        """Whether there is a kill not yet attributed to another process. None: the kernel does not count them
-        here."""
+        """Returns whether there is a kill not yet attributed to another process. None: the kernel does not
+        count them here."""
         count = self._count()
         if count is None or self._counted is None:
             return None

@@ -181,7 +181,7 @@ def cluster_at(address: str) -> ClusterResources | None:
 
 
 def has_cluster() -> bool:
-    """Whether there are signs of a running cluster; asking Ray takes seconds."""
+    """Returns whether there are signs of a running cluster; asking Ray takes seconds."""
     temporary = os.environ.get("RAY_TMPDIR", "/tmp")  # noqa: S108 - where Ray itself leaves word
     return bool(os.environ.get("RAY_ADDRESS")) or os.path.exists(f"{temporary}/ray/ray_current_cluster")
 

@@ -110,7 +110,7 @@ def _files_below(folder: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def _refuse_folder(error: OSError) -> None:
-    """An unreadable folder is an error: silently missing rows would go unnoticed."""
+    """Raises InputError for an unreadable folder: missing rows would go unnoticed."""
     raise InputError(f"{error.filename} cannot be listed: {error.strerror}") from error
 
 

@@ -32,10 +32,8 @@ def _stamp(path: str) -> InputFile:
 
 
 def changed_since(before: Sequence[InputFile]) -> list[str]:
-    """Like `changed_inputs`, for repeated checks while a job runs.
-
-    Compares content only if size or time differ, so that checking many files costs little.
-    """
+    """Returns the same as `changed_inputs`, for repeated checks while a job runs. Compares content only if
+    size or time differ, so that checking many files costs little."""
     changes: list[str] = []
     for old in before:
         try:

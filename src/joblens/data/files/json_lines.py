@@ -132,7 +132,8 @@ def binary_over(data: Any, offsets: Any) -> Any:
 
 
 def begin_and_end_objects(numbers: Any, starts: Any, ends: Any) -> bool:
-    """Whether each line starts with { and ends with }: then as many objects as lines means one per line."""
+    """Returns whether each line starts with { and ends with }: then as many objects as lines means one per
+    line."""
     if not (numbers[starts] == _OPENING).all():
         return False
     last = numbers[np.maximum(ends - 2, 0)]

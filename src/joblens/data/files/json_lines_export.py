@@ -79,7 +79,8 @@ def _decoder(names: tuple[str, ...]) -> Any:
 
 
 def _scanned(line: bytes, names: tuple[str, ...]) -> dict[str, _Span]:
-    """The same for lines that only Python can parse: with NaN, or an unpaired surrogate in another field."""
+    """Locates values in lines that only Python can parse: with NaN, or an unpaired surrogate in another
+    field."""
     text = line.decode()
     found = dict.fromkeys(names, _MISSING)
     at = _behind_space(text, _behind_space(text, 0) + 1)
@@ -174,7 +175,8 @@ def _bytes_of(array: Any) -> Any:
 
 
 def _spliced(lines: Any, name: str, texts: Any) -> list[Any] | None:
-    """Fast path for one text field that every line has. None: at least one line is irregular."""
+    """Replaces one text field that every line has, in all lines at once. None: at least one line is
+    irregular."""
     if texts.null_count or not pa.types.is_large_string(texts.type):
         return None
     data = _bytes_of(lines)
@@ -209,7 +211,7 @@ def _rewritten(around: Any, texts: Any, data: Any) -> Any:
 
 
 def _has_other_escapes(data: Any) -> bool:
-    """Whether there are `\\u` or `\\/`, the only escapes that `escaped` writes differently."""
+    r"""Returns whether there are `\u` or `\/`, the only escapes that `escaped` writes differently."""
     numbers = np.frombuffer(data, np.uint8)
     escaping = np.flatnonzero(numbers[:-1] == _BACKSLASH)
     behind = numbers[escaping + 1]
@@ -274,7 +276,7 @@ def _controls(data: bytes) -> list[int]:
 
 
 def _one_by_one(part: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[bytes]:
-    """Slow path, line by line."""
+    """Replaces fields line by line."""
     columns = {name: part.column(name).to_pylist() for name in changed}
     numbers = {name: part.column(STATS_PREFIX + name).to_pylist() for name in stats}
     for at, line in enumerate(part.column(LINE).to_pylist()):

@@ -106,7 +106,7 @@ def _has_doubles(kind: Any) -> bool:
 
 
 def _has_truth_for_number(value: Any, kind: Any) -> bool:
-    """Whether booleans occur beside doubles: Arrow would silently convert them to 1.0 and 0.0."""
+    """Returns whether booleans occur beside doubles: Arrow would silently convert them to 1.0 and 0.0."""
     if value is None or pa.types.is_floating(kind):
         return value is True or value is False
     if pa.types.is_list(kind):
@@ -130,7 +130,7 @@ def _narrowed(value: Any) -> Any:
 
 
 def _is_writable(kind: Any) -> bool:
-    """Whether Parquet can store the type; it has no objects without fields."""
+    """Returns whether Parquet can store the type; it has no objects without fields."""
     if pa.types.is_struct(kind):
         return bool(kind.num_fields) and all(_is_writable(field.type) for field in kind)
     return not pa.types.is_list(kind) or _is_writable(kind.value_type)
@@ -242,7 +242,7 @@ class PartManifest(Struct, frozen=True, kw_only=True):
 
 
 def is_whole(part: PartManifest) -> bool:
-    """Whether the file exists and is unchanged."""
+    """Returns whether the file exists and is unchanged."""
     try:
         has_size = os.path.getsize(part.path) == part.size_bytes
         return has_size and digest_of_file(part.path) == part.digest

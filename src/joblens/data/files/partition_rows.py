@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from joblens.data.base.manifests import too_short
 from joblens.data.files.json_lines import origins_of_rows, read_lines
 from joblens.data.files.rejects import Reject
-from joblens.data.rows.batch import Rows
+from joblens.data.rows.batch import Rows, joined_batches
 from joblens.model.recipes.recipe import Partition, Slice
 
 # Metadata of pieces that lack some rows of their file: names the column with the original row numbers.
@@ -151,7 +151,7 @@ def read_partition(
     yields the same rows.
     """
     batches = [_read_slice(piece, columns, reject, needed) for piece in partition.slices]
-    batch = batches[0] if len(batches) == 1 else _joined(batches)
+    batch = batches[0] if len(batches) == 1 else joined_batches(batches)
     return Rows(batch, pa.array(np.arange(batch.num_rows, dtype=np.uint32)))
 
 
@@ -191,9 +191,3 @@ def _read_slice(
     if piece.format == "jsonl":
         return read_lines(piece, columns, reject, needed)
     return read_rows(piece, columns, reject, needed)
-
-
-def _joined(batches: Sequence[Any]) -> Any:
-    table = pa.Table.from_batches(batches).combine_chunks()
-    found = table.to_batches()
-    return found[0] if found else batches[0].slice(0, 0)

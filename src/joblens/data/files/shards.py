@@ -159,7 +159,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 def is_there(part: PartManifest, journal: str) -> bool:
-    """Whether the part is intact, in its own file or in the export."""
+    """Returns whether the part is intact, in its own file or in the export."""
     if is_whole(part):
         return True
     layout, by_path = _layout_in(journal)
@@ -273,7 +273,7 @@ def _begin(
 def _move(layout: Layout, placed: Placed) -> None:
     if not _has_own_file(placed):
         if not _is_placed(layout, placed):
-            raise JoblensError(f"{placed.path} is lost, and the export has other content at its position")
+            raise JoblensError(f"{placed.path} is missing, and the export has other content at its position")
         return
     start = 0
     for region in placed.regions:

@@ -262,7 +262,7 @@ def _all_fit(values: Any, kind: Any, pattern: str) -> bool:
 
 
 def _all_exact(texts: Any, kind: Any) -> bool:
-    """Whether the type holds each of them exactly."""
+    """Returns whether the type holds each of them exactly."""
     try:
         numbers = texts.cast(kind)
     except pa.ArrowInvalid:

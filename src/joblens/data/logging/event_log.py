@@ -15,13 +15,14 @@ from joblens.model.recipes.recipe import RecipeEvent
 
 
 def event_line(event: RecipeEvent) -> str:
-    """`2025-08-09 04:00:53.496 op_complete partition 3 operator 2 words_num_filter rows 5 -> 4 0.12 s: …`"""
+    """Returns `2025-08-09 04:00:53.496 op_complete partition 3 operator 2 words_num_filter rows 5 -> 4 0.12
+    s: …`."""
     at = datetime.fromtimestamp(event.timestamp, UTC)
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} {event_text(event)}\n"
 
 
 def event_text(event: RecipeEvent) -> str:
-    """The same without the time, for a log that has its own."""
+    """Returns the same without the time, for a log that has its own."""
     parts = [str(event.event_type)]
     if event.partition_id is not UNSET:
         parts.append(f"partition {event.partition_id}")

@@ -158,8 +158,8 @@ class CleanIpMapper(PatternMapper):
 
 
 def _link_pattern(word: str, digit: str, space: str, quotes: str) -> str:
-    """A scheme and a colon, www and a dot, or a domain and a slash; then anything but spaces, with balanced
-    parentheses; no punctuation at the end."""
+    """Returns the pattern of links: a scheme and a colon, www and a dot, or a domain and a slash; then
+    anything but spaces, with balanced parentheses; no punctuation at the end."""
     start = rf"(?:[a-z][{word}-]+:(?:/{{1,3}}|[a-z0-9%])|www{digit}{{0,3}}[.]|[a-z0-9.\-]+[.][a-z]{{2,4}}/)"
     plain = rf"[^{space}()<>]+"
     nested = rf"\(({plain}|(\({plain}\)))*\)"

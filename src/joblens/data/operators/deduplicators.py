@@ -87,7 +87,7 @@ class RayDocumentDeduplicator(DocumentDeduplicator):
         super().__init__(lowercase=lowercase, ignore_non_character=ignore_non_character)
 
     def _hashes(self, texts: Texts) -> Any:
-        """An empty text differs from one of only white space."""
+        """Hashes texts, so that an empty text differs from one of only white space."""
         hashes = super()._hashes(texts)
         empty = np.diff(texts.offsets) == 0
         if not empty.any():

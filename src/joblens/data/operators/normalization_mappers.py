@@ -212,6 +212,6 @@ class WhitespaceNormalizationMapper(Mapper):
 
 
 def _may_be_stripped(text: Text) -> bool:
-    """Whether some row starts or ends with anything but visible ASCII."""
+    """Returns whether some row starts or ends with anything but visible ASCII."""
     edges = np.concatenate((text.data[text.first_bytes()], text.data[text.last_bytes()]))
     return bool(((edges <= 0x20) | (edges >= 0x80)).any())

@@ -30,8 +30,8 @@ class Repeats(Struct, frozen=True, eq=False):
 
 
 def find_repeats(keys: Any, counts: Any) -> Repeats:
-    """`keys`: the sequences of all rows, concatenated, `counts` per row. Sorts them in place, row by row:
-    small rows fit the cache, and keys need no bits for their row."""
+    """Finds repeated sequences. `keys`: the sequences of all rows, concatenated, `counts` per row. Sorts them
+    in place, row by row: small rows fit the cache, and keys need no bits for their row."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     ends = offsets.tolist()

@@ -42,7 +42,7 @@ class RandomSelector(GlobalOperator):
         return ()
 
     def signatures(self, batch: Any) -> Any:
-        """Only the number of rows matters."""
+        """Returns no columns: only the number of rows matters."""
         return batch.select([])
 
     def decide(self, parts: Sequence[Signatures], *, budget_bytes: int, scratch: str) -> Iterable[Any]:

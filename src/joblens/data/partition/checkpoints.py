@@ -62,7 +62,7 @@ def content_of(array: Any) -> Iterator[Any]:
 
 
 def _slowly(array: Any) -> bytes:
-    """Slow path for rare types."""
+    """Returns the bytes of rare types, by a slow path."""
     return repr(array.to_pylist()).encode(errors="surrogatepass")
 
 

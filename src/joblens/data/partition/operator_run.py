@@ -16,7 +16,7 @@ from joblens.data.files.rejects import Reject, describe_reject_position
 from joblens.data.partition.report import RejectsOfPartition
 from joblens.data.partition.tracing import Tracer
 from joblens.data.partition.worker_context import WorkerContext
-from joblens.data.rows.batch import LINE, STATS_PREFIX, whole_rows
+from joblens.data.rows.batch import LINE, STATS_PREFIX, joined_batches, whole_rows
 from joblens.data.rows.partition import PartitionState, mapped_in_pieces, stats_in_pieces
 from joblens.data.rows.ranges import as_compared
 from joblens.model.errors import BadRow, BrokenOperator
@@ -118,12 +118,6 @@ def keeping(count: int, bad: dict[int, str]) -> Any:
     return mask
 
 
-def joined_batches(batches: Sequence[Any]) -> Any:
-    table = pa.Table.from_batches(list(batches)).combine_chunks()
-    pieces = table.to_batches()
-    return pieces[0] if pieces else batches[0]
-
-
 def joined_stats(pieces: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {name: pa.concat_arrays([piece[name] for piece in pieces]) for name in pieces[0]}
 
@@ -202,7 +196,7 @@ class OperatorRun:
         return worked.result
 
     def _batch(self, state: PartitionState, call: OperatorCall) -> Any:
-        """User operators see whole rows; built-in ones only their columns."""
+        """Returns whole rows for user operators, and only the needed columns for built-in ones."""
         state.compact()
         is_ours = self._context.is_built_in(call.index)
         sees_columns = is_ours and not self._context.operator(call.index).sees_whole_rows

@@ -17,8 +17,8 @@ from joblens.data.partition import checkpoints
 from joblens.data.partition.checkpoints import FinishedPart, RejectsSoFar
 from joblens.data.partition.worker_context import WorkerContext
 from joblens.model.recipes.recipe import EventType, OperatorCall, Partition, RecipeEvent
+from joblens.model.values.units import counted
 from joblens.plan.workflows.plan_document import shown_params
-from joblens.views.text.numbers import counted
 
 
 class PartitionReport:
@@ -70,7 +70,8 @@ class PartitionReport:
         )
 
     def resumed(self, call: OperatorCall, path: str, count: int, rejected: int) -> None:
-        """`rejected`: rows, from the first operator to this one; they are not reported again one by one."""
+        """Reports a resumed partition. `rejected`: rows of all operators up to this one, which are not
+        reported again one by one."""
         meta = {"checkpoint_path": path, "rows": count, "rejected_rows": rejected}
         self._emit(op_event(EventType.CHECKPOINT_LOAD, self._id, call, checkpoint_path=path, metadata=meta))
         self._emit(
@@ -144,14 +145,14 @@ class PartitionReport:
         self._emit(op_event(EventType.CHECKPOINT_SAVE, self._id, call, checkpoint_path=path, metadata=meta))
 
     def rejected(self, count: int, reason: str, path: str, call: OperatorCall | None = None) -> None:
-        """Without an operator: rows that could not be read."""
+        """Reports rejected rows; without an operator, unreadable ones."""
         about: dict[str, Any] = {"partition_id": self._id}
         if call is not None:
             about |= {"operation_name": call.name, "operation_idx": call.index}
         self._emit(rows_rejected(count, reason, path, **about))
 
     def completed(self, finished: FinishedPart, export: Usage | None) -> None:
-        """Without an export: it was written by an earlier run of the job."""
+        """Reports the end; without an export if an earlier run has written it."""
         meta: dict[str, Any] = {
             "sample_count": finished.source_rows,
             "output_bytes": finished.part.size_bytes,

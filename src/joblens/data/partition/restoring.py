@@ -151,8 +151,8 @@ def _bits(path: str, mask: MaskOfPart) -> Any:
 
 
 def is_stage_whole(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) -> bool:
-    """Whether everything that later stages need is intact. A partition that has advanced does not need the
-    state itself."""
+    """Returns whether everything that later stages need is intact. A partition that has advanced does not
+    need the state itself."""
     closing = plan.stages[manifest.stage].closing
     assert closing is not None
     checkpoint_dir = folder.checkpoints_of(manifest.partition_id)
@@ -168,7 +168,7 @@ def is_stage_whole(plan: RecipePlan, folder: JobFolder, manifest: StageManifest)
 
 
 def _is_further(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) -> bool:
-    """Whether the decision was made for this state."""
+    """Returns whether the decision was made for this state."""
     following = plan.stages[manifest.stage + 1]
     mask = find_mask(folder, following.first - 1, manifest.partition_id)
     if mask is None or mask.chain != manifest.chain:

@@ -214,7 +214,9 @@ class StageRun:
         StageRun(self._context, before, self._emit).run()
         met = restoring.met_before(self._plan, self._folder, self._id, self._stage)
         if met is None:
-            raise JoblensError(f"partition {self._id}: the state before operator {self._stage.first} is lost")
+            raise JoblensError(
+                f"partition {self._id}: the state before operator {self._stage.first} is missing"
+            )
         return met
 
     # Operators and checkpoints

@@ -28,7 +28,7 @@ class Tracer:
         self._id = partition_id
 
     def mapped(self, call: OperatorCall, before: Any, state: PartitionState, changed: dict[str, Any]) -> None:
-        """`before`: the whole rows before the operator. One example per changed field."""
+        """Keeps one example per changed field. `before`: the whole rows before the operator."""
         if not self._is_wanted(call):
             return
         is_changed = np.logical_or.reduce([np.zeros(len(state.ids), dtype=bool), *changed.values()])

@@ -110,7 +110,7 @@ def _message(error: BaseException, plan: RecipePlan) -> str:
 
 
 def _is_final(error: BaseException, plan: RecipePlan) -> bool:
-    """Whether a retry would fail the same way."""
+    """Returns whether a retry would fail the same way."""
     if isinstance(error, (BadRow, BrokenOperator, InputError)):
         return True
     is_about_operators = not isinstance(error, (OSError, MemoryError, JoblensError, pa.ArrowMemoryError))
@@ -156,7 +156,7 @@ def _assemble(context: WorkerContext, task: Assemble, emit: Emit) -> dict[str, A
         path = context.folder.export_part_manifest(partition_id)
         finished = manifests.read_manifest(path, FinishedPart)
         if finished is None:
-            raise JoblensError(f"partition {partition_id} has lost its exported part")
+            raise JoblensError(f"partition {partition_id} has no exported part")
         parts.append(finished.part)
     export = exporting.assemble(context.plan, parts, moved=context.folder.moved, keep=task.keep_parts)
     emit(step_event(Step.EXPORTING, meter.usage()))

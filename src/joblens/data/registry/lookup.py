@@ -152,7 +152,7 @@ def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str
 
 
 def _is_no_bound(kind: type[Operator], parameter: str, value: Any) -> bool:
-    """Whether it is `min_ratio: null`: a built-in filter without that bound."""
+    """Returns whether it is `min_ratio: null`: a built-in filter without that bound."""
     is_ours = kind.__module__.startswith("joblens.data.operators.")
     return value is None and is_ours and issubclass(kind, Filter) and parameter.startswith(("min_", "max_"))
 

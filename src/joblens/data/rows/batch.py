@@ -40,6 +40,12 @@ def rows_of(batch: Any) -> Rows:
     return Rows(batch, pa.array(range(batch.num_rows), pa.uint32()))
 
 
+def joined_batches(batches: Sequence[Any]) -> Any:
+    """Returns one batch with the rows of all, which have equal columns."""
+    found = pa.Table.from_batches(list(batches)).combine_chunks().to_batches()
+    return found[0] if found else batches[0]
+
+
 def with_column(batch: Any, name: str, values: Any) -> Any:
     """Returns the batch with that column replaced or appended."""
     names = list(batch.schema.names)

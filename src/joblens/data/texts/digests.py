@@ -99,7 +99,7 @@ def _sha1_of_blocks(data: Any, starts: Any, lengths: Any, blocks: int) -> Any:
 
 
 def _sha1_rounds(words: Any, state: list[Any]) -> list[Any]:
-    """`words` holds 32; the first 16 are those of the block."""
+    """Computes the rounds of SHA-1. `words` holds 32; the first 16 are those of the block."""
     a, b, c, d, e = state
     size = len(a)
     left, right = np.array([[5], [30]], np.uint32), np.array([[27], [2]], np.uint32)

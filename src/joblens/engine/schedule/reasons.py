@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from joblens.model.runs.run import JobState
 from joblens.model.runs.workflow_spec import WhenBlockedFails
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import format_bytes, format_duration, listed
 
 if TYPE_CHECKING:
     from joblens.engine.schedule.schedule import Schedule

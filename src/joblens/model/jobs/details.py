@@ -178,7 +178,7 @@ class RejectReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_unread(self) -> bool:
-        """Whether the rows failed before the first operator."""
+        """Returns whether the rows failed before the first operator."""
         return not self.operator and self.reason != OTHER_REASONS
 
 

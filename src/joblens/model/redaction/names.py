@@ -11,147 +11,42 @@ from typing import Any
 from msgspec import Struct
 
 REDACTED = "***"
-_SECRET_WORDS = frozenset(
-    {
-        *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential"),
-        *("passwords", "passphrases", "passcodes", "apikeys", "cookies"),
-        *(
-            "credentials",
-            "creds",
-            "apikey",
-            "authorization",
-            "bearer",
-            "jwt",
-            "cookie",
-            "token",
-            "auth",
-            "pass",
-        ),
-    }
-)
+_SECRET_WORDS = frozenset({
+    "password", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential", "passwords",
+    "passphrases", "passcodes", "apikeys", "cookies", "credentials", "creds", "apikey", "authorization",
+    "bearer", "jwt", "cookie", "token", "auth", "pass",
+})  # fmt: skip
 _SECRET_ENDINGS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "secretkey")
-_KEY_KINDS = frozenset(
-    {
-        *(
-            "api",
-            "access",
-            "private",
-            "secret",
-            "encryption",
-            "signing",
-            "ssh",
-            "account",
-            "storage",
-            "master",
-        ),
-        *("auth", "bearer", "refresh", "session", "github", "gitlab", "hf", "slack"),
-        *("service", "shared", "license", "aws", "azure", "gcp", "openai", "anthropic", "wandb"),
-    }
-)
+_KEY_KINDS = frozenset({
+    "api", "access", "private", "secret", "encryption", "signing", "ssh", "account", "storage", "master",
+    "auth", "bearer", "refresh", "session", "github", "gitlab", "hf", "slack", "service", "shared", "license",
+    "aws", "azure", "gcp", "openai", "anthropic", "wandb",
+})  # fmt: skip
 _SECRET_SIGNS = ("pass", "pwd", "secret", "cred", "key", "auth", "bearer", "jwt", "cookie", "token")
 # `max_tokens`, `pad_token`, `--password-file`, `--no-auth` hold no secret.
-_NO_SECRET_IF_LAST = frozenset(
-    {
-        *(
-            "file",
-            "path",
-            "dir",
-            "stdin",
-            "env",
-            "name",
-            "id",
-            "ids",
-            "type",
-            "length",
-            "len",
-            "count",
-            "size",
-        ),
-        *("limit", "budget", "url", "uri", "method", "policy", "ttl", "age", "expiry", "mode", "prompt"),
-    }
-)
-_NO_SECRET_IF_ANY = frozenset(
-    {
-        *("no", "ask", "use", "with", "without", "skip", "enable", "disable", "require", "max", "min", "num"),
-        *("pad", "eos", "bos", "unk", "mask", "sep", "cls", "per", "vocab", "special", "stop"),
-    }
-)
+_NO_SECRET_IF_LAST = frozenset({
+    "file", "path", "dir", "stdin", "env", "name", "id", "ids", "type", "length", "len", "count", "size",
+    "limit", "budget", "url", "uri", "method", "policy", "ttl", "age", "expiry", "mode", "prompt",
+})  # fmt: skip
+_NO_SECRET_IF_ANY = frozenset({
+    "no", "ask", "use", "with", "without", "skip", "enable", "disable", "require", "max", "min", "num", "pad",
+    "eos", "bos", "unk", "mask", "sep", "cls", "per", "vocab", "special", "stop",
+})  # fmt: skip
 _NO_SECRET_NAMES = frozenset({"pwd", "oldpwd"})
 
-_ALLOWED_ENV = frozenset(
-    {
-        *(
-            "PATH",
-            "HOME",
-            "USER",
-            "LOGNAME",
-            "SHELL",
-            "PWD",
-            "TERM",
-            "LANG",
-            "LANGUAGE",
-            "TZ",
-            "TMPDIR",
-            "TMP",
-        ),
-        *("TEMP", "HOSTNAME", "DISPLAY", "EDITOR", "CC", "CXX", "FC", "CFLAGS", "CXXFLAGS", "FFLAGS"),
-        *("LDFLAGS", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "MAKEFLAGS", "VIRTUAL_ENV"),
-        *("CUDA_VISIBLE_DEVICES", "GOMAXPROCS", "RUST_LOG", "RUST_BACKTRACE", "DEBUG", "VERBOSE", "SEED"),
-        *(
-            "TRACEPARENT",
-            "TRACESTATE",
-            "NO_COLOR",
-            "FORCE_COLOR",
-            "COLUMNS",
-            "LINES",
-            "SOURCE_DATE_EPOCH",
-            "CI",
-        ),
-    }
-)
+_ALLOWED_ENV = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP",
+    "TEMP", "HOSTNAME", "DISPLAY", "EDITOR", "CC", "CXX", "FC", "CFLAGS", "CXXFLAGS", "FFLAGS", "LDFLAGS",
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "MAKEFLAGS", "VIRTUAL_ENV",
+    "CUDA_VISIBLE_DEVICES", "GOMAXPROCS", "RUST_LOG", "RUST_BACKTRACE", "DEBUG", "VERBOSE", "SEED",
+    "TRACEPARENT", "TRACESTATE", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "SOURCE_DATE_EPOCH", "CI",
+})  # fmt: skip
 _ALLOWED_ENV_PREFIXES = (
-    *(
-        "LC_",
-        "OMP_",
-        "GOMP_",
-        "KMP_",
-        "MKL_",
-        "OPENBLAS_",
-        "BLIS_",
-        "NUMEXPR_",
-        "VECLIB_",
-        "CUDA_",
-        "NVIDIA_",
-    ),
-    *(
-        "NCCL_",
-        "ROCR_",
-        "HIP_",
-        "HSA_",
-        "OMPI_",
-        "I_MPI_",
-        "MPICH_",
-        "PMIX_",
-        "UCX_",
-        "SLURM_",
-        "PBS_",
-        "LSB_",
-    ),
-    *(
-        "PYTHON",
-        "CONDA_",
-        "TF_",
-        "TORCH_",
-        "PYTORCH_",
-        "XLA_",
-        "JAX_",
-        "RAY_",
-        "CELERY_",
-        "MALLOC_",
-        "GLIBC_",
-    ),
-    *("TORC_", "SIM_", "JOBLENS_", "XDG_"),
-)
+    "LC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "VECLIB_", "CUDA_", "NVIDIA_",
+    "NCCL_", "ROCR_", "HIP_", "HSA_", "OMPI_", "I_MPI_", "MPICH_", "PMIX_", "UCX_", "SLURM_", "PBS_", "LSB_",
+    "PYTHON", "CONDA_", "TF_", "TORCH_", "PYTORCH_", "XLA_", "JAX_", "RAY_", "CELERY_", "MALLOC_", "GLIBC_",
+    "TORC_", "SIM_", "JOBLENS_", "XDG_",
+)  # fmt: skip
 
 
 def is_secret_name(name: str) -> bool:
@@ -185,22 +80,10 @@ def _words() -> re.Pattern[str]:
     return re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
-_OF_A_SESSION = frozenset(
-    {
-        "TRACEPARENT",
-        "TRACESTATE",
-        "PWD",
-        "OLDPWD",
-        "TERM",
-        "COLUMNS",
-        "LINES",
-        "DISPLAY",
-        "EDITOR",
-        "HOSTNAME",
-        "SHELL",
-        "LOGNAME",
-    }
-)
+_OF_A_SESSION = frozenset({
+    "TRACEPARENT", "TRACESTATE", "PWD", "OLDPWD", "TERM", "COLUMNS", "LINES", "DISPLAY", "EDITOR", "HOSTNAME",
+    "SHELL", "LOGNAME",
+})  # fmt: skip
 _OF_A_JOB = ("JOBLENS_", "TORC_", "SLURM_", "PBS_", "LSB_", "PMIX_", "XDG_", "RAY_", "CELERY_")
 
 

@@ -41,15 +41,8 @@ _TEXTS = ("name", "tool", "script", "tags", "external_id", "argv", "params", "en
           "inputs", "outputs")  # fmt: skip
 
 _TEXTS_OF_OUTCOMES = (
-    "error",
-    "stderr_tail",
-    "stdout_tail",
-    "findings",
-    "profile",
-    "inputs",
-    "outputs",
-    "artifacts",
-)
+    "error", "stderr_tail", "stdout_tail", "findings", "profile", "inputs", "outputs", "artifacts",
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -210,7 +203,8 @@ def _redact_shell_line(line: str) -> str:
 
 
 def _redact_value(name: str, value: Any, *, is_secret: bool = False) -> Any:
-    """`is_secret`: an enclosing name is secret; then all content is redacted, whatever its structure."""
+    """Redacts a value. `is_secret`: an enclosing name is secret; then all content is redacted, whatever its
+    structure."""
     is_secret = is_secret or (may_hold_secret(name) and is_secret_name(name))
     if isinstance(value, Mapping):
         return {key: _redact_value(str(key), inner, is_secret=is_secret) for key, inner in value.items()}
@@ -259,7 +253,7 @@ class SecretValues:
         return value if self._pattern is None else self._hide(value)
 
     def _hide(self, value: Any, *, keys: bool = False) -> Any:
-        """`keys`: keys of mappings are user text too."""
+        """Replaces secrets at any depth. `keys`: also in keys of mappings, which may be user text."""
         if isinstance(value, str) and not isinstance(value, Enum):
             assert self._pattern is not None
             if value in self.names:

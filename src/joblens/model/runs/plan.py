@@ -20,7 +20,7 @@ from joblens.model.runs.workflow_spec import (
     Stdio,
     WhenBlockedFails,
 )
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import format_bytes, format_duration, more
 
 
 class PlannedFile(Struct, frozen=True, gc=False):
@@ -146,7 +146,7 @@ class Lack(NamedTuple):
 def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
     lines = [_line(one) for one in lacks[:_SHOWN]]
     if len(lacks) > _SHOWN:
-        lines.append(f"and {len(lacks) - _SHOWN} more")
+        lines.append(more(len(lacks) - _SHOWN))
     error = PlanError(
         "jobs request more than the capacity:\n  " + "\n  ".join(lines),
         hint=hint or _hint(lacks),

@@ -1,4 +1,5 @@
-"""Units: sizes, durations, instants and CPU lists as people write them, to and from base units.
+"""Units: sizes, durations, instants and CPU lists as people write them, to and from base units; counts of
+things, and long lists.
 
 Inside joblens only bytes, seconds and microseconds exist; text is read and written here.
 """
@@ -6,9 +7,12 @@ Inside joblens only bytes, seconds and microseconds exist; text is read and writ
 import functools
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from joblens.model.errors import InputError
+
+T = TypeVar("T")
 
 KIB = 1024
 MIB = 1024**2
@@ -32,7 +36,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400
 
 
 def parse_size(text: str) -> int:
-    """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024."""
+    """Parses '512m', '2g', '1.5GiB', '4096' to bytes. Units are powers of 1024."""
     match = re.match(_SIZE, text)
     if match is None:
         raise InputError(
@@ -66,7 +70,7 @@ def in_gb(size: float | None) -> float | None:
 
 
 def parse_duration(text: str) -> float:
-    """'90', '90s', '1h30m', '500ms', 'PT2H' -> seconds."""
+    """Parses '90', '90s', '1h30m', '500ms', 'PT2H' to seconds."""
     seconds = _seconds(text) if len(text) <= _LONGEST else None
     if seconds is None:
         hint = "write seconds or units: 90, 30s, 1h30m, PT2H"
@@ -106,7 +110,7 @@ def _seconds(text: str) -> float | None:
 
 
 def parse_instant(text: str, now_us: int) -> int:
-    """An ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now -> µs UTC."""
+    """Parses an ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now to µs UTC."""
     import datetime as dt  # plain jobs do without
 
     try:
@@ -125,14 +129,14 @@ def parse_instant(text: str, now_us: int) -> int:
 
 
 def format_instant(at_us: int) -> str:
-    """µs UTC -> ISO 8601 with offset and microseconds."""
+    """Formats µs UTC as ISO 8601 with offset and microseconds."""
     seconds, micro = divmod(at_us, 1_000_000)
     return f"{_to_the_second(seconds)}.{micro:06d}+00:00"
 
 
 @functools.lru_cache(maxsize=256)
 def _to_the_second(seconds: int) -> str:
-    """Cached, because records written together mostly share their second."""
+    """Formats whole seconds; cached, because records written together mostly share their second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
@@ -161,7 +165,7 @@ _MOST = 1 << 16  # above the CPU numbers of any kernel
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """'0-3,8' -> (0, 1, 2, 3, 8). Raises InputError."""
+    """Parses '0-3,8' to (0, 1, 2, 3, 8). Raises InputError."""
     cpus: set[int] = set()
     for part in text.split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))
@@ -175,7 +179,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """{0, 1, 2, 8} -> '0-2,8'"""
+    """Formats {0, 1, 2, 8} as '0-2,8'."""
     spans: list[list[int]] = []
     for cpu in sorted(cpus):
         if spans and cpu == spans[-1][1] + 1:
@@ -187,3 +191,21 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal() and len(word) < 7
+
+
+def listed(items: Sequence[T], most: int, show: Callable[[T], str] = str) -> str:
+    """Returns 'a, b and 4 more'. Calls `show` only for items that are shown."""
+    more = len(items) - most
+    return ", ".join(map(show, items[:most])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def more(count: int, noun: str = "") -> str:
+    """Returns '… and 4 more', '… and 4 more jobs', below the first items of a list."""
+    return f"… and {counted(count, f'more {noun}')}" if noun else f"… and {count:,} more"
+
+
+def counted(number: float, noun: str) -> str:
+    """Returns '1 job', '2,000 jobs', '3 processes', '0.5 CPUs'."""
+    text = f"{number:,.0f}" if number == int(number) else f"{number:g}"
+    plural = f"{noun}es" if noun.endswith("ss") else f"{noun}s"
+    return f"{text} {noun if number == 1 else plural}"

@@ -30,7 +30,7 @@ from joblens.model.runs.workflow_spec import (
 from joblens.model.values.labels import label_problem
 from joblens.plan.commands.names import NameIndex
 from joblens.plan.workflows.checks import check_identifiers
-from joblens.plan.workflows.graph import find_cycles
+from joblens.plan.workflows.graph import describe_cycle, find_cycles
 from joblens.plan.workflows.linking import Linker, Links, Things, index_of
 from joblens.plan.workflows.problems import NOTHING_UNREAD, Path, PlanProblem, Problems, Unread
 from joblens.plan.workflows.slurm import check_nodes, warn_of_amounts
@@ -195,8 +195,7 @@ class _Planning:
             if handler is None and not self._unread.may_have("failure_handlers", job.failure_handler):
                 where = (*path, "failure_handler")
                 self._problems.unknown(where, "failure handler", job.failure_handler, self._handlers)
-        if job.label is not None and (problem := label_problem(job.label)):
-            self._problems.note((*path, "label"), f"label {job.label!r} {problem}")
+        check_label(job, path, self._problems)
         return PlannedJob(
             name=job.name,
             command=links.command,
@@ -320,10 +319,8 @@ class _Planning:
 
     def _note_cycles(self, jobs: list[PlannedJob]) -> None:
         for ring in find_cycles([job.depends_on for job in jobs]):
-            names = [jobs[index].name for index in ring]
-            shown = names if len(names) <= 8 else [*names[:4], "…", *names[-3:]]
-            names_text = " needs ".join(f"'{name}'" if name != "…" else name for name in [*shown, names[0]])
-            self._problems.note(("jobs", jobs[ring[0]].spec_job), f"jobs wait for each other: {names_text}")
+            message = describe_cycle([jobs[index].name for index in ring])
+            self._problems.note(("jobs", jobs[ring[0]].spec_job), message)
 
 
 def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
@@ -332,6 +329,11 @@ def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:
 
 def _planned_dataset(written: DatasetSpec, producers: tuple[int, ...]) -> PlannedDataset:
     return PlannedDataset(written.name, written.path, written.hash_mode, producers, written.description or "")
+
+
+def check_label(job: JobSpec, path: Path, problems: Problems) -> None:
+    if job.label is not None and (problem := label_problem(job.label)):
+        problems.note((*path, "label"), f"label {job.label!r} {problem}")
 
 
 def requirements_of(written: RequirementsSpec) -> Requirements:

@@ -11,6 +11,7 @@ from joblens.model.runs.plan import Plan, PlannedAction
 from joblens.model.runs.workflow_spec import NO_NODES, ActionSpec, ActionType, TriggerType
 
 _MOST_CYCLES = 10
+_LONGEST_CYCLE = 8  # names that are listed
 
 
 class Graph:
@@ -86,6 +87,13 @@ def find_cycles(depends_on: Sequence[tuple[int, ...]]) -> list[list[int]]:
         cycles.append(cycle)
         remaining -= set(cycle)
     return cycles
+
+
+def describe_cycle(names: Sequence[str]) -> str:
+    """Returns "jobs wait for each other: 'a' needs 'b' needs 'a'"; of a long cycle, both ends."""
+    quoted = [f"'{name}'" for name in names]
+    shown = quoted if len(quoted) <= _LONGEST_CYCLE else [*quoted[:4], "…", *quoted[-3:]]
+    return f"jobs wait for each other: {' needs '.join([*shown, quoted[0]])}"
 
 
 def _ring(remaining: set[int], depends_on: Sequence[tuple[int, ...]]) -> list[int]:

@@ -27,15 +27,13 @@ class Selection(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def select(
-    plan: Plan, only: Sequence[str], skip: Sequence[str], until: Sequence[str], graph: Graph | None = None
-) -> Selection:
+def select(plan: Plan, only: Sequence[str], skip: Sequence[str], until: Sequence[str]) -> Selection:
     """Selects jobs: `until` selects jobs with their dependencies, `only` exactly the matched ones, `skip`
     excludes jobs with their dependents. Jobs that a job of the run has added are never excluded."""
     indexes = set(range(len(plan.jobs)))
     if not (only or skip or until):
         return Selection(tuple(range(len(plan.jobs))))
-    graph = graph or Graph(plan)
+    graph = Graph(plan)
     finder = _Finder(plan)
     if until:
         indexes &= graph.needed_by(finder.find("--until", until))
@@ -150,7 +148,6 @@ def jobs_to_run_again(
     plan: Plan,
     last: Mapping[int, LastSuccess],
     files: FilesNow,
-    graph: Graph | None = None,
     *,
     without_success: Callable[[int], str] = lambda _: "has not succeeded yet",
     shown: Callable[[str], str] = str,
@@ -158,10 +155,9 @@ def jobs_to_run_again(
     """Returns index -> reason of jobs that must run, in topological order: jobs without a last success
     (`without_success`: the reason), changed ones, and all their dependents. `shown`: formats a path as in
     records."""
-    graph = graph or Graph(plan)
     cache = _FileCache(plan, files, shown)
     reasons: dict[int, str] = {}
-    for index in graph.order():
+    for index in Graph(plan).order():
         job = plan.jobs[index]
         earlier = next((one for one in job.depends_on if one in reasons), None)
         if index not in last:

@@ -1,104 +1,24 @@
-"""Slurm values in workflows: times, memory, GRES and signals; warnings for jobs that fit no scheduler."""
+"""Slurm in workflows: signals of srun, and warnings for jobs that fit no scheduler."""
 
-import math
 import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from joblens.model.clusters.slurm_notation import gpus_in, parse_memory, parse_walltime
 from joblens.model.errors import InputError, PlanError
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.workflow_spec import ExecutionSpec
-from joblens.model.values.units import MIB, format_bytes, format_duration
+from joblens.model.values.units import format_bytes, format_duration
 from joblens.plan.workflows.problems import Problems
-
-_WALLTIME = re.compile(
-    r"^(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d{1,2}))?(?::(?P<third>\d{1,2}))?$"
-)
-_UNLIMITED = frozenset({"UNLIMITED", "INFINITE"})
-_MEMORY = re.compile(r"^(\d+(?:\.\d+)?)([KMGT]?)B?$", re.IGNORECASE)
-_POWERS = {"K": 1, "": 2, "M": 2, "G": 3, "T": 4}  # a bare number is MiB
-_GPU = "gpu"
-
-
-def parse_walltime(text: str) -> float | None:
-    """'90' and '90:00' (minutes), '1:30:00', '2-12', '2-12:30:00' -> seconds; UNLIMITED -> None."""
-    if text.strip().upper() in _UNLIMITED:
-        return None
-    match = _WALLTIME.match(text.strip())
-    if match is None:
-        raise InputError(
-            f"'{text}' is not a Slurm duration",
-            hint="write minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS",
-        )
-    first, second, third = (int(match[name] or 0) for name in ("first", "second", "third"))
-    if match["days"] is not None:
-        return float(int(match["days"]) * 86400 + first * 3600 + second * 60 + third)
-    if match["third"] is not None:
-        return float(first * 3600 + second * 60 + third)
-    return float(first * 60 + second)
-
-
-def format_walltime(seconds: float) -> str:
-    """Formats whole minutes, rounded up: Slurm's resolution."""
-    minutes = max(1, math.ceil(seconds / 60))
-    days, rest = divmod(minutes, 1440)
-    clock = f"{rest // 60:02d}:{rest % 60:02d}:00"
-    return f"{days}-{clock}" if days else clock
-
-
-def parse_memory(text: str) -> int:
-    """'180G', '4000' (MiB) -> bytes."""
-    match = _MEMORY.match(text.strip())
-    if match is None:
-        raise InputError(f"'{text}' is not a Slurm memory size", hint="write a number and K, M, G or T")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])
-
-
-def format_memory(count: int) -> str:
-    """Formats MiB, rounded up."""
-    return f"{max(1, -(-count // MIB))}M"
-
-
-def gpus_in(gres: str) -> int:
-    """'gpu:a100:2,shard:4' -> 2; without a number 1."""
-    return sum(_gpu_count(part) for part in _parts(gres) if _is_gpu(part))
-
-
-def with_gpus(gres: str, count: int) -> str:
-    """Returns the generic resources with this number of GPUs of the same kind."""
-    others = [part for part in _parts(gres) if not _is_gpu(part)]
-    if count <= 0:
-        return ",".join(others)
-    kinds = [part.split(":")[1] for part in _parts(gres) if _is_gpu(part) and len(part.split(":")) > 1]
-    named = [kind for kind in kinds if not kind.isdecimal()]
-    gpu = f"{_GPU}:{named[0]}:{count}" if named else f"{_GPU}:{count}"
-    return ",".join([gpu, *others])
-
-
-def _parts(gres: str) -> list[str]:
-    # sinfo adds sockets or indexes in brackets: gpu:a100:4(S:0-1)
-    plain = re.sub(r"\([^)]*\)", "", gres)
-    words = (part.strip().removeprefix("gres/").removeprefix("gres:") for part in plain.split(","))
-    return [word for word in words if word and word not in ("none", "N/A", "(null)")]
-
-
-def _is_gpu(part: str) -> bool:
-    return part.split(":", maxsplit=1)[0].split("=", maxsplit=1)[0] == _GPU
-
-
-def _gpu_count(part: str) -> int:
-    last = re.split("[:=]", part)[-1]
-    return int(last) if last.isdecimal() else 1
-
 
 _USUAL_LEAD_S = 60.0  # default of srun
 _WRITTEN = re.compile(r"^(?:[BR]+:)?(?:SIG)?([A-Z][A-Z0-9]*)(?:@([0-9]+))?$")
 
 
 def srun_signal(execution: ExecutionSpec) -> tuple[int, float] | None:
-    """'TERM@120' -> (number of the signal, seconds before the end). Raises PlanError."""
+    """Parses 'TERM@120' to (number of the signal, seconds before the end). Raises PlanError."""
     text = execution.srun_termination_signal
     if not text:
         return None

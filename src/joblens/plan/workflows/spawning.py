@@ -12,15 +12,15 @@ from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.runs.plan import Plan, PlannedJob, grow, growing
 from joblens.model.runs.run import JobsSpawned
 from joblens.model.runs.workflow_spec import JobSpec, ParameterMode, RequirementsSpec
-from joblens.model.values.labels import label_problem
 from joblens.plan.commands.references import check_user_data, resolve_paths
 from joblens.plan.workflows.expansion import (
     check_container,
     check_container_nodes,
+    check_label,
     container_of,
     requirements_of,
 )
-from joblens.plan.workflows.graph import find_cycles
+from joblens.plan.workflows.graph import describe_cycle, find_cycles
 from joblens.plan.workflows.problems import Path, PlanProblem, Problems
 
 LINEAGE_VARIABLES = ("JOBLENS_ORCHESTRATOR_LINEAGE_ID", "TORC_ORCHESTRATOR_LINEAGE_ID")
@@ -28,28 +28,16 @@ DEFAULT_ITERATIONS = 1000
 MOST_JOBS = 10_000  # of one batch
 MOST_STATE_BYTES = 1 << 20
 _ONLY_IN_FILES = (
-    "depends_on_regexes",
-    "input_file_regexes",
-    "output_file_regexes",
-    "input_user_data_regexes",
-    "output_user_data_regexes",
-    "parameters",
-    "use_parameters",
-    "parameters_file",
-    "use_parameters_file",
+    "depends_on_regexes", "input_file_regexes", "output_file_regexes", "input_user_data_regexes",
+    "output_user_data_regexes", "parameters", "use_parameters", "parameters_file", "use_parameters_file",
     "output_datasets",
-)
+)  # fmt: skip
 # The producers of a dataset are known from the start, because it is complete when all have ended.
 _ONLY_IN_FILES_HINTS = {"output_datasets": "use output_files"}
 _KEYS = (
-    "input_files",
-    "output_files",
-    "input_user_data",
-    "output_user_data",
-    "input_datasets",
-)
+    "input_files", "output_files", "input_user_data", "output_user_data", "input_datasets",
+)  # fmt: skip
 _NOUNS = {"files": "file", "user_data": "user data", "datasets": "dataset"}
-_SHOWN = 8
 
 
 class BatchReading(Struct, frozen=True):
@@ -82,20 +70,20 @@ class PlanExtender:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._index = {job.name: index for index, job in enumerate(plan.jobs)}
+        self.index = {job.name: index for index, job in enumerate(plan.jobs)}
         self._indexes: dict[str, dict[str, int]] = {
             kind: {one.name: position for position, one in enumerate(getattr(plan, kind))} for kind in _NOUNS
         }
-        self._schedulers = {str(each["name"]) for each in plan.slurm_schedulers if each.get("name")}
+        self.schedulers = {str(each["name"]) for each in plan.slurm_schedulers if each.get("name")}
         self._kinds = {name: 1 + position for position, name in enumerate(plan.declared.requirements)}
         self._file_makers: dict[str, int] = {}  # by path: two names of one path are one file
-        self._data_makers: dict[int, int] = {}
+        self.data_makers: dict[int, int] = {}
         for file in plan.files:
             if file.producer >= 0:
                 self._file_makers[normpath(file.path)] = file.producer
         for position, data in enumerate(plan.user_data):
             if data.producer >= 0:
-                self._data_makers[position] = data.producer
+                self.data_makers[position] = data.producer
         for index, job in enumerate(plan.jobs):
             if job.spawned_by >= 0:
                 self._note_outputs(index, job)
@@ -104,7 +92,7 @@ class PlanExtender:
         self._containers: dict[ContainerJob, ContainerJob] = {}
 
     def index_of(self, name: str) -> int | None:
-        return self._index.get(name)
+        return self.index.get(name)
 
     def add(self, batch: JobsSpawned) -> tuple[PlannedJob, ...]:
         """Returns the new jobs; () for a batch that is already in the plan or does not fit it. All readers of
@@ -113,7 +101,7 @@ class PlanExtender:
             return ()
         jobs = self.read(batch.jobs, batch.orchestrator, batch.lineage).jobs
         for index, job in enumerate(jobs, batch.first):
-            self._index[job.name] = index
+            self.index[job.name] = index
             self._note_outputs(index, job)
         grow(self._plan, jobs)
         return jobs
@@ -126,12 +114,12 @@ class PlanExtender:
         for position in job.output_files:
             self._file_makers[normpath(self._plan.files[position].path)] = index
         for position in job.output_user_data:
-            self._data_makers[position] = index
+            self.data_makers[position] = index
 
     # ---- for the current batch ------------------------------------------------------------------------
 
     def find(self, kind: str, name: str) -> int | None:
-        """`kind`: files, user_data or datasets."""
+        """Returns the index of a name. `kind`: files, user_data or datasets."""
         return self._indexes[kind].get(name)
 
     def path_of(self, kind: str, name: str) -> str | None:
@@ -140,16 +128,6 @@ class PlanExtender:
 
     def maker_of_file(self, position: int) -> int | None:
         return self._file_makers.get(normpath(self._plan.files[position].path))
-
-    def maker_of_data(self, position: int) -> int | None:
-        return self._data_makers.get(position)
-
-    @property
-    def schedulers(self) -> set[str]:
-        return self._schedulers
-
-    def names(self) -> dict[str, int]:
-        return self._index
 
     def kind_of(self, requirements_name: str) -> int:
         """Returns the entry number of jobs with the same requirements: like jobs of one entry of the file,
@@ -188,7 +166,7 @@ class _Batch:
             path: Path = ("jobs", position, "name")
             if job.name in self._siblings:
                 self._problems.note(path, f"two jobs of the batch are named '{job.name}'")
-            elif self._around.index_of(job.name) is not None:
+            elif job.name in self._around.index:
                 self._problems.note(path, f"the run already has a job '{job.name}'")
             self._siblings.setdefault(job.name, self._first + position)
         linked = [self._linked(position, job) for position, job in enumerate(self._jobs)]
@@ -221,8 +199,7 @@ class _Batch:
                 )
         if job.scheduler and job.scheduler not in self._around.schedulers:
             self._unknown((*path, "scheduler"), "scheduler", job.scheduler, sorted(self._around.schedulers))
-        if job.label is not None and (problem := label_problem(job.label)):
-            self._problems.note((*path, "label"), f"label {job.label!r} {problem}")
+        check_label(job, path, self._problems)
         requirements = self._requirements(job, path)
         return PlannedJob(
             name=job.name,
@@ -310,7 +287,7 @@ class _Batch:
                 position,
                 self._data_makers,
                 one,
-                self._around.maker_of_data(one),
+                self._around.data_makers.get(one),
                 self._plan.user_data[one].name,
             )
         return (command.text, script.text), found
@@ -344,7 +321,7 @@ class _Batch:
             index = self._siblings.get(name)
             index = self._around.index_of(name) if index is None else index
             if index is None:
-                known = [*self._siblings, *self._around.names()]
+                known = [*self._siblings, *self._around.index]
                 self._unknown((*path, "depends_on", which), "job", name, known)
             else:
                 found.add(index)
@@ -352,7 +329,7 @@ class _Batch:
             key = normpath(self._plan.files[position].path)
             found.add(self._file_makers.get(key, self._or_self(self._around.maker_of_file(position))))
         for position in indexes[2]:
-            found.add(self._data_makers.get(position, self._or_self(self._around.maker_of_data(position))))
+            found.add(self._data_makers.get(position, self._or_self(self._around.data_makers.get(position))))
         for position in indexes[4]:
             found.update(self._plan.datasets[position].producers)
         return tuple(sorted(found))
@@ -365,10 +342,8 @@ class _Batch:
         first = self._first
         inside = [tuple(one - first for one in job.depends_on if one >= first) for job in planned]
         for ring in find_cycles(inside):
-            names = [planned[position].name for position in ring]
-            shown = names if len(names) <= _SHOWN else [*names[:4], "…", *names[-3:]]
-            names_text = " needs ".join(f"'{name}'" for name in [*shown, names[0]])
-            self._problems.note(("jobs", ring[0], "depends_on"), f"jobs wait for each other: {names_text}")
+            message = describe_cycle([planned[position].name for position in ring])
+            self._problems.note(("jobs", ring[0], "depends_on"), message)
 
     def _unknown(self, path: Path, kind: str, name: str, known: Iterable[str], part: int | str = "") -> None:
         self._problems.unknown(path, kind, name, list(known), part)

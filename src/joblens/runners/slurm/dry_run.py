@@ -15,8 +15,8 @@ from joblens.model.clusters.placement import (
     PlannedRequest,
     PreviewStep,
 )
+from joblens.model.clusters.slurm_notation import gpus_in
 from joblens.model.runs.plan import Plan
-from joblens.plan.workflows.slurm import gpus_in
 from joblens.runners.slurm.orders import SlurmOrder, SlurmOrders
 from joblens.runners.slurm.packing import LargestNode
 from joblens.runners.slurm.terms import Options, memory_asked

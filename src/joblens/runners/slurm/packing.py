@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.model.clusters.slurm_notation import gpus_in
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import SlurmChoice
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, ExecutionSpec, TriggerType
 from joblens.model.settings import SlurmSettings
 from joblens.plan.workflows.graph import schedules_nodes
-from joblens.plan.workflows.slurm import gpus_in
 from joblens.runners.slurm.terms import (
     AGENT_TIME_S,
     AllocationSize,

@@ -7,12 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from joblens.model.errors import InputError, PlanError
-from joblens.model.jobs.job import Requirements
-from joblens.model.runs.plan import Plan
-from joblens.model.runs.run import SlurmChoice
-from joblens.model.settings import SlurmSettings
-from joblens.plan.workflows.slurm import (
+from joblens.model.clusters.slurm_notation import (
     format_memory,
     format_walltime,
     gpus_in,
@@ -20,6 +15,11 @@ from joblens.plan.workflows.slurm import (
     parse_walltime,
     with_gpus,
 )
+from joblens.model.errors import InputError, PlanError
+from joblens.model.jobs.job import Requirements
+from joblens.model.runs.plan import Plan
+from joblens.model.runs.run import SlurmChoice
+from joblens.model.settings import SlurmSettings
 
 Options = dict[str, str]  # by long name, with dashes; '': it takes no value
 

@@ -52,7 +52,7 @@ def path_text(path: Path) -> str:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether values are equal, including all types: 1 is neither 1.0 nor true."""
+    """Returns whether values are equal, including all types: 1 is neither 1.0 nor true."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -69,7 +69,7 @@ def _refuse_odd(path: Path, value: Any) -> None:
     if not path:
         raise InputError("a whole document cannot be replaced")
     if not (value is None or isinstance(value, str | bool | int | float)):
-        raise InputError(f"only single values can be edited; {path_text(path)} was to become {value!r}")
+        raise InputError(f"only single values can be written, not {path_text(path)}: {value!r}")
 
 
 def _copied(value: Any) -> Any:

@@ -227,7 +227,7 @@ def _drop_node(text: str, start: int, end: int) -> Splice:
 
 
 def _is_inside_line(text: str, node: KdlNode) -> bool:
-    """Whether other nodes precede it on its line, where a multi-line block would be odd."""
+    """Returns whether other nodes precede it on its line, where a multi-line block would be odd."""
     return bool(text[line_start(text, node.start) : node.start].strip())
 
 

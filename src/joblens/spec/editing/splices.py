@@ -68,7 +68,7 @@ def indent_at(text: str, at: int) -> str:
 
 
 def begins_line(text: str, at: int) -> bool:
-    """Whether only blanks precede it on its line."""
+    """Returns whether only blanks precede it on its line."""
     return not text[line_start(text, at) : at].strip(" \t")
 
 
@@ -88,7 +88,7 @@ def after_comment(text: str, at: int, format: str) -> int:  # noqa: A002
 
 
 def ends_line(text: str, at: int, format: str) -> bool:  # noqa: A002
-    """Whether only blanks and comments follow on the line."""
+    """Returns whether only blanks and comments follow on the line."""
     end = after_comment(text, at, format)
     return end >= len(text) or text[end] in "\r\n"
 

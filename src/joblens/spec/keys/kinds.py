@@ -147,6 +147,11 @@ class Wrong(Exception):
         self.finished = finished or []
 
 
+def of_file(wrong: Wrong) -> Wrong:
+    """Returns the problems of a whole file, whose messages about the top get its name."""
+    return Wrong([], [*((path, f"the file {text}") for path, text in wrong.notes), *wrong.finished])
+
+
 def fail(message: str) -> NoReturn:
     raise Wrong([((), message)])
 
@@ -219,17 +224,17 @@ def read_reference(raw: Any) -> str:
 
 
 def read_command(raw: Any) -> str:
-    if type(raw) is not str:
-        expected(Kind.COMMAND, raw)
-    if not raw or raw.isspace():
-        fail("must not be empty")
-    return _usable(raw)
+    return _filled(Kind.COMMAND, raw)
 
 
 def read_path(raw: Any) -> str:
+    return _filled(Kind.PATH, raw)
+
+
+def _filled(kind: Kind, raw: Any) -> str:
     if type(raw) is not str:
-        expected(Kind.PATH, raw)
-    if not raw.strip():
+        expected(kind, raw)
+    if not raw or raw.isspace():
         fail("must not be empty")
     return _usable(raw)
 

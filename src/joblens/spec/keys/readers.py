@@ -5,9 +5,9 @@ and messages are built only for problems: a file may have a hundred thousand job
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from joblens.spec.formats.positions import Path, any_of, nearest_word, shown
+from joblens.spec.formats.positions import Document, Path, Problem, any_of, nearest_word, shown
 from joblens.spec.keys import kinds, recipe
 from joblens.spec.keys.kinds import EXPECTED, Kind, Note, Wrong, expected, fail
 from joblens.spec.keys.table import Key, Section
@@ -15,6 +15,38 @@ from joblens.spec.keys.unknown import meant_key, unknown_key, where_of
 from joblens.spec.keys.workflow_run import read_sbatch_options
 
 Reader = Callable[[Any], Any]
+
+
+Made = TypeVar("Made")
+
+
+def read_file(
+    document: Document, make: Callable[[Any], Made], empty: str
+) -> tuple[Made | None, tuple[Problem, ...]]:
+    """Returns what `make` builds from a parsed file, or None with all problems, sorted by position. `empty`:
+    the problem of an empty file."""
+    made: Made | None = None
+    problems = list(document.problems)
+    if document.value is None:
+        problems = problems or [Problem(document.mark(()), empty)]
+    else:
+        try:
+            made = make(document.value)
+        except Wrong as wrong:
+            problems += [Problem(document.mark(path), message) for path, message in wrong.finished]
+    problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
+    return None if problems else made, tuple(dict.fromkeys(problems))
+
+
+def section_readers(
+    sections: dict[str, Section], makers: Mapping[str, Callable[[dict[str, Any]], Any]]
+) -> dict[str, Reader]:
+    """Returns a reader per section. `makers`: build values other than mappings. The table lists sections
+    before their inner sections."""
+    readers: dict[str, Reader] = {}
+    for name, section in reversed(sections.items()):
+        readers[name] = SectionReader(section, makers.get(name, dict), readers)
+    return readers
 
 
 def reader_of(key: Key, inside: Mapping[str, Reader]) -> Reader:

@@ -22,7 +22,7 @@ class NoEffect(Struct, frozen=True, kw_only=True):
     same_as_absent: tuple[Any, ...] = (False,)  # values that mean the same as omitting the key
 
     def covers(self, value: Any) -> bool:
-        """Whether this value gets the warning. `True` is not 1 here."""
+        """Returns whether this value gets the warning. `True` is not 1 here."""
         if value is None or value in ([], {}):
             return False
         listed = self.only or self.same_as_absent
@@ -50,7 +50,7 @@ class Key(Struct, frozen=True, kw_only=True):
     no_effect: NoEffect | None = None
 
     def is_written(self, value: Any) -> bool:
-        """Whether a value differs from omitting the key."""
+        """Returns whether a value differs from omitting the key."""
         if isinstance(value, bool) and self.default is not None:
             return value is not self.default
         return value is not None and value is not False and value != []

@@ -18,11 +18,12 @@ from joblens.model.recipes.recipe import (
     PartitionSettings,
     Recipe,
 )
+from joblens.model.values.units import counted
 from joblens.plan.recipes.job_folder import JOB_ID, job_dir_in
 from joblens.spec.formats.documents import read_document
 from joblens.spec.formats.positions import Document, Mark, Path, Problem, nearest_word
-from joblens.spec.keys.kinds import Note, Wrong
-from joblens.spec.keys.readers import Reader, SectionReader
+from joblens.spec.keys.kinds import Note, Wrong, of_file
+from joblens.spec.keys.readers import Reader, read_file, section_readers
 from joblens.spec.keys.recipe import RECIPE_SECTIONS, WITHOUT_EFFECT
 
 WORK_DIR = "{work_dir}"
@@ -36,31 +37,11 @@ _WRITTEN = ("work_dir", *_PATHS)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _WEIGHT = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
-_AS_THEY_ARE = frozenset(
-    (
-        "name",
-        "np",
-        "suffixes",
-        "image_key",
-        "audio_key",
-        "video_key",
-        "export_type",
-        "skip_op_error",
-        "max_rejects",
-        "keep_stats",
-        "trace",
-        "trace_rows",
-        "trace_operators",
-        "trace_keys",
-        "ray_address",
-        "is_strict_preflight",
-        "job_id",
-        "resume",
-        "executor_type",
-        "process",
-        "is_strict",
-    )
-)
+_AS_THEY_ARE = frozenset({
+    "name", "np", "suffixes", "image_key", "audio_key", "video_key", "export_type", "skip_op_error",
+    "max_rejects", "keep_stats", "trace", "trace_rows", "trace_operators", "trace_keys", "ray_address",
+    "is_strict_preflight", "job_id", "resume", "executor_type", "process", "is_strict",
+})  # fmt: skip
 
 
 class RecipeReading(Struct, frozen=True):
@@ -89,23 +70,13 @@ def read_recipe(
     `given`: checked values that override keys of the file.
     """
     document = read_document(text, format)
-    problems = list(document.problems)
-    recipe: Recipe | None = None
-    path_note = ""
-    notes: list[Note] = []
-    if document.value is None:
-        if not problems:
-            problems.append(
-                Problem(document.mark(()), f"{source} is empty; a recipe has dataset_path and process")
-            )
-    else:
-        try:
-            recipe, path_note = _recipe_of(document.value, source, cwd, given or {})
-        except Wrong as wrong:
-            notes = wrong.finished
-    problems += [Problem(document.mark(path), message) for path, message in notes]
-    problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return RecipeReading(None if problems else recipe, tuple(dict.fromkeys(problems)), document, path_note)
+    made, problems = read_file(
+        document,
+        lambda value: _recipe_of(value, source, cwd, given or {}),
+        f"{source} is empty; a recipe has dataset_path and process",
+    )
+    recipe, path_note = made or (None, "")
+    return RecipeReading(recipe, problems, document, path_note)
 
 
 def _recipe_of(value: Any, source: str, cwd: str, given: Mapping[str, Any]) -> tuple[Recipe, str]:
@@ -113,8 +84,7 @@ def _recipe_of(value: Any, source: str, cwd: str, given: Mapping[str, Any]) -> t
     try:
         values: dict[str, Any] = _readers()["recipe"](value)
     except Wrong as wrong:
-        notes: list[Note] = [(path, f"the file {text}") for path, text in wrong.notes]
-        raise Wrong([], [*notes, *wrong.finished]) from None
+        raise of_file(wrong) from None
     values.setdefault("name", os.path.splitext(os.path.basename(source))[0])
     values = {**values, **{name: each for name, each in given.items() if each is not None}}
     problems = [*_path_problems(values), *_job_problems(values, given)]
@@ -200,7 +170,7 @@ def _dataset_paths(values: dict[str, Any], absolute: Callable[[str], str]) -> tu
             shown = ", ".join(
                 f"'{path}'" + (f" (weight {weight})" if weight else "") for path, weight in paths
             )
-            count = "1 path" if len(paths) == 1 else f"{len(paths)} paths"
+            count = counted(len(paths), "path")
             notes.append(f"dataset_path '{written}' was read as {count}: {shown}")
     return tuple(found), "; ".join(notes)
 
@@ -317,8 +287,4 @@ def _job_problems(values: dict[str, Any], given: Mapping[str, Any]) -> list[Note
 
 @cache
 def _readers() -> dict[str, Reader]:
-    """The tables list sections before their inner sections."""
-    readers: dict[str, Reader] = {}
-    for name, section in reversed(RECIPE_SECTIONS.items()):
-        readers[name] = SectionReader(section, dict, readers)
-    return readers
+    return section_readers(RECIPE_SECTIONS, {})

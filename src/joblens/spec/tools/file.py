@@ -13,8 +13,8 @@ from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.tool import ParameterWay, Tool, ToolDevice, ToolParameter, ToolScript
 from joblens.spec.formats.documents import read_document
 from joblens.spec.formats.positions import Problem, any_of, nearest_word, shown
-from joblens.spec.keys.kinds import Note, Wrong
-from joblens.spec.keys.readers import Reader, SectionReader
+from joblens.spec.keys.kinds import Note, Wrong, of_file
+from joblens.spec.keys.readers import Reader, read_file, section_readers
 from joblens.spec.keys.tool import TOOL_SECTIONS
 from joblens.spec.keys.unknown import meant_key
 
@@ -41,22 +41,12 @@ def read_tool(text: str, path: str, *, source: str = "") -> ToolReading:
     `path`: its path, which gives the default name; paths in it are relative to its folder.
     """
     document = read_document(text, "yaml")
-    problems = list(document.problems)
-    tool: Tool | None = None
-    notes: list[Note] = []
-    if document.value is None:
-        if not problems:
-            problems.append(Problem(document.mark(()), "the file is empty; a tool has at least a command"))
-    else:
-        try:
-            tool = _tool_of(document.value, path, source)
-        except Wrong as wrong:
-            notes = wrong.finished
-    problems += [Problem(document.mark(key_path), message) for key_path, message in notes]
-    problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return ToolReading(
-        None if problems else tool, tuple(dict.fromkeys(problems)), _name_of(document.value, text, path)
+    tool, problems = read_file(
+        document,
+        lambda value: _tool_of(value, path, source),
+        "the file is empty; a tool has at least a command",
     )
+    return ToolReading(tool, problems, _name_of(document.value, text, path))
 
 
 def _name_of(value: Any, text: str, path: str) -> str:
@@ -71,8 +61,7 @@ def _tool_of(value: Any, path: str, source: str) -> Tool:
     try:
         values: dict[str, Any] = _readers()["tool"](value)
     except Wrong as wrong:
-        notes: list[Note] = [(key_path, f"the file {text}") for key_path, text in wrong.notes]
-        raise Wrong([], [*notes, *wrong.finished, *_further_problems(value, wrong)]) from None
+        raise Wrong([], [*of_file(wrong).finished, *_further_problems(value, wrong)]) from None
     values.setdefault("name", os.path.splitext(os.path.basename(path))[0])
     problems = [*_problems(values)]
     if problems:
@@ -241,8 +230,4 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @cache
 def _readers() -> dict[str, Reader]:
-    """The tables list sections before their inner sections."""
-    readers: dict[str, Reader] = {}
-    for name, section in reversed(TOOL_SECTIONS.items()):
-        readers[name] = SectionReader(section, _MAKERS.get(name, dict), readers)
-    return readers
+    return section_readers(TOOL_SECTIONS, _MAKERS)

@@ -8,8 +8,8 @@ from msgspec import Struct
 from joblens.model.jobs.job import RetryLost
 from joblens.spec.formats.documents import read_document
 from joblens.spec.formats.positions import Document, Mark, Path, Problem, shown
-from joblens.spec.keys.kinds import Note, Wrong
-from joblens.spec.keys.readers import Reader, SectionReader
+from joblens.spec.keys.kinds import Wrong, of_file
+from joblens.spec.keys.readers import Reader, read_file, section_readers
 from joblens.spec.keys.tool import TASK_SECTIONS
 
 
@@ -55,21 +55,17 @@ class TaskListReading(Struct, frozen=True):
 def read_task_list(text: str, format: str, source: str) -> TaskListReading:  # noqa: A002
     """Parses a task list. Never raises for its content. `source`: the file's name, for messages."""
     document = read_document(text, format)
-    problems = list(document.problems)
-    tasks: TaskList | None = None
     readable: dict[int, WrittenTask] = {}
-    if document.value is None:
-        if not problems:
-            message = f"{source} is empty; write a list of tasks, each with tool and script"
-            problems.append(Problem(document.mark(()), message))
-    else:
+
+    def make(value: Any) -> TaskList:
         try:
-            tasks = tasks_of(document.value)
-        except Wrong as wrong:
-            problems += [Problem(document.mark(path), message) for path, message in wrong.finished]
-            readable = _readable_tasks(document.value)
-    problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return TaskListReading(None if problems else tasks, tuple(dict.fromkeys(problems)), document, readable)
+            return tasks_of(value)
+        except Wrong:
+            readable.update(_readable_tasks(value))
+            raise
+
+    empty = f"{source} is empty; write a list of tasks, each with tool and script"
+    return TaskListReading(*read_file(document, make, empty), document, readable)
 
 
 def _readable_tasks(value: Any) -> dict[int, WrittenTask]:
@@ -96,11 +92,8 @@ def tasks_of(value: Any) -> TaskList:
     try:
         made: TaskList = _readers()["task_file"]({"tasks": value} if is_list else value)
     except Wrong as wrong:
-        notes: list[Note] = [(path, f"the file {text}") for path, text in wrong.notes]
-        finished = [*notes, *wrong.finished]
-        raise Wrong(
-            [], [(_without_key(path) if is_list else path, text) for path, text in finished]
-        ) from None
+        notes = of_file(wrong).finished
+        raise Wrong([], [(_without_key(path) if is_list else path, text) for path, text in notes]) from None
     return made
 
 
@@ -118,8 +111,4 @@ def _task(values: dict[str, Any]) -> WrittenTask:
 
 @cache
 def _readers() -> dict[str, Reader]:
-    readers: dict[str, Reader] = {"task": SectionReader(TASK_SECTIONS["task"], _task, {})}
-    readers["task_file"] = SectionReader(
-        TASK_SECTIONS["task_file"], lambda values: TaskList(**values), readers
-    )
-    return readers
+    return section_readers(TASK_SECTIONS, {"task": _task, "task_file": lambda values: TaskList(**values)})

@@ -9,7 +9,7 @@ from joblens.model.runs.workflow_spec import JobSpec, WorkflowSpec
 from joblens.plan.commands.parameters import Variables
 from joblens.spec.formats.documents import in_terms_of, read_document
 from joblens.spec.formats.positions import Document, Path, Problem, shown
-from joblens.spec.keys.kinds import Note, Wrong, read_text
+from joblens.spec.keys.kinds import Note, Wrong, of_file, read_text
 from joblens.spec.keys.unknown import SpecWarning, find_key_warnings
 from joblens.spec.workflows.values import Draft, draft_of, section_reader
 
@@ -84,8 +84,7 @@ def _spec_of(value: Any) -> WorkflowSpec:
     try:
         spec: WorkflowSpec = section_reader("workflow")(value)
     except Wrong as wrong:
-        notes: list[Note] = [(path, f"the file {text}") for path, text in wrong.notes]
-        raise Wrong([], [*notes, *wrong.finished]) from None
+        raise of_file(wrong) from None
     problems = _without_table(spec)
     if problems:
         raise Wrong([], problems)

@@ -79,7 +79,7 @@ def redact_parameters(params: Mapping[str, Any], placeholders: Mapping[str, str]
 
 
 def redact_table(table: Any, secrets: SecretValues) -> Any:
-    """`table`: values for parameters, either rows or a list."""
+    """Returns a table without secrets. `table`: values for parameters, either rows or a list."""
     known = _numbered(table, redact_params({"": table})[""], secrets.placeholders)
     if isinstance(known, list) and not all(isinstance(row, dict) for row in known):
         known = [secrets.placeholders.get(str(value), value) for value in known]

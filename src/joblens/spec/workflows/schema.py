@@ -189,7 +189,7 @@ def _present(name: str) -> Schema:
 
 
 def _written(key: Key) -> Schema:
-    """Like Key.is_written."""
+    """Requires a key with a written value, as Key.is_written decides."""
     if key.default is True:
         return {"required": [key.name], "properties": {key.name: {"enum": [False]}}}
     return _present(key.name)

@@ -6,7 +6,7 @@ reported. A misspelled key counts as the key that was meant.
 
 import re
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 from msgspec import Struct, structs
@@ -73,11 +73,7 @@ def _workflow(values: dict[str, Any]) -> WorkflowSpec:
 
 
 def _struct(struct: type[Any]) -> Callable[[dict[str, Any]], Any]:
-    return partial(_make_struct, struct)
-
-
-def _make_struct(struct: type[Any], values: dict[str, Any]) -> Any:
-    return struct(**values)
+    return lambda values: struct(**values)
 
 
 _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -205,7 +201,7 @@ def draft_of(value: dict[str, Any], notes: list[Note], doubled: list[Path]) -> D
 
 
 def _doubtful(path: Path) -> Path:
-    """Whether a path is doubtful: of a duplicate list, the entries of the first are good."""
+    """Returns whether a path is doubtful: of a duplicate list, the entries of the first are good."""
     key = SECTIONS["workflow"].keys.get(str(path[0]))
     is_list = len(path) == 1 and key is not None and key.kind is Kind.SECTIONS
     return (*path, ELSEWHERE) if is_list else path
@@ -239,7 +235,7 @@ class _Mending:
         self._mended: set[Path] = set()
 
     def is_inside_renamed(self, path: Path) -> bool:
-        """Whether it is the value of a misspelled key, which may be right for the intended key."""
+        """Returns whether it is the value of a misspelled key, which may be right for the intended key."""
         return any(path[:length] in self.renamed for length in range(1, len(path)))
 
     def mend(self, path: Path) -> None:

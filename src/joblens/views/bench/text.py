@@ -14,10 +14,9 @@ from joblens.analysis.comparing.bench import (
     parameter_changes,
     variants_of,
 )
-from joblens.model.values.lists import listed
-from joblens.model.values.units import MIB, format_bytes, format_duration
-from joblens.views.text.numbers import UNKNOWN, counted
-from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap
+from joblens.model.values.units import MIB, counted, format_bytes, format_duration, listed
+from joblens.views.text.numbers import UNKNOWN
+from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap_beside
 from joblens.views.text.table import Column, render_table
 
 _STOPPED = {
@@ -256,5 +255,4 @@ def _size(mib: float | None) -> str:
 
 
 def _bullet(text: str, width: int) -> list[str]:
-    first, *rest = wrap(text, max(40, width - 2))
-    return [f"· {first}", *(f"  {line}" for line in rest)]
+    return wrap_beside("· ", text, max(42, width))

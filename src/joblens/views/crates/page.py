@@ -4,14 +4,14 @@ import html
 from collections.abc import Iterable, Sequence
 
 from joblens.analysis.crates.actions import command_line, error_of
-from joblens.analysis.crates.graph import METADATA, instant
+from joblens.analysis.crates.graph import METADATA
 from joblens.analysis.crates.profiles import job_title, run_title
 from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, CrateStep
 from joblens.model.jobs.details import CodeVersion, Provenance
-from joblens.model.jobs.job import Record, Status
+from joblens.model.jobs.job import Record, Status, Usage
 from joblens.model.redaction.secrets import redact_address
-from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import counted, seconds
+from joblens.model.values.units import counted, format_bytes, format_duration
+from joblens.views.text.numbers import instant, seconds
 from joblens.views.text.style import PAGE_HEAD
 
 STYLE = """
@@ -93,8 +93,8 @@ def job_page(job: CrateJob, about: CrateAbout) -> str:
         ("Status", _badge(record.status)),
         ("Started", _when(record)),
         ("Wall time", _duration(record)),
-        ("CPU time", _cpu(record)),
-        ("Peak memory", _memory(record)),
+        ("CPU time", seconds(_usage(record).cpu_total_usec)),
+        ("Peak memory", format_bytes(_usage(record).memory_peak_bytes)),
         ("Host", _text(_host(record))),
         ("User", _text(record.job.user)),
     ]
@@ -111,8 +111,8 @@ def run_page(found: CrateRun, about: CrateAbout) -> str:
         ("Run", _run_badge(run.status.value)),
         ("Jobs completed", f"{done:,} of {len(found.steps):,}"),
         ("Attempts", f"{len(attempts):,}"),
-        ("Started", "" if run.started_at_us is None else _moment(run.started_at_us)),
-        ("CPU time", _text(format_duration(sum(_cpu_s(one.record) for one in attempts)))),
+        ("Started", "" if run.started_at_us is None else instant(run.started_at_us)),
+        ("CPU time", seconds(sum(_usage(one.record).cpu_total_usec or 0 for one in attempts))),
         ("Largest job", _largest(attempts)),
         ("Host", _text(run.host)),
         ("User", _text(run.user)),
@@ -134,7 +134,7 @@ def _page(title: str, kind: str, lead: Cell, body: Iterable[str], about: CrateAb
         style=STYLE,
         body="\n".join(part for part in body if part),
         version=_text(about.version),
-        when=_moment(about.published_at_us),
+        when=instant(about.published_at_us),
         metadata=METADATA,
         license=f'<a href="{license_}">{license_}</a>' if is_link else license_,
     )
@@ -192,8 +192,8 @@ def _job_rows(found: CrateRun, step: CrateStep) -> Iterable[list[Cell]]:
             _when(record),
             _bar(found, record),
             _duration(record),
-            _cpu(record),
-            _memory(record),
+            seconds(_usage(record).cpu_total_usec),
+            format_bytes(_usage(record).memory_peak_bytes),
             _text(_host(record)),
         ]
 
@@ -313,37 +313,20 @@ def _run_badge(status: str) -> Cell:
 def _when(record: Record) -> Cell:
     if record.attempt is None:
         return ""
-    return f'<span class="when">{_moment(record.attempt.started_at_us)}</span>'
-
-
-def _moment(at_us: int) -> Cell:
-    return f"{instant(at_us)[:19].replace('T', ' ')} UTC"
+    return f'<span class="when">{instant(record.attempt.started_at_us)}</span>'
 
 
 def _duration(record: Record) -> Cell:
-    return "" if record.outcome is None else _text(format_duration(record.outcome.duration_s))
+    return "" if record.outcome is None else format_duration(record.outcome.duration_s)
 
 
-def _cpu(record: Record) -> Cell:
-    usec = None if record.outcome is None else record.outcome.usage.cpu_total_usec
-    return _text(seconds(usec))
-
-
-def _cpu_s(record: Record) -> float:
-    usec = None if record.outcome is None else record.outcome.usage.cpu_total_usec
-    return (usec or 0) / 1e6
-
-
-def _memory(record: Record) -> Cell:
-    peak = None if record.outcome is None else record.outcome.usage.memory_peak_bytes
-    return _text(format_bytes(peak))
+def _usage(record: Record) -> Usage:
+    return Usage() if record.outcome is None else record.outcome.usage
 
 
 def _largest(jobs: Sequence[CrateJob]) -> Cell:
-    peaks = [
-        job.record.outcome.usage.memory_peak_bytes or 0 for job in jobs if job.record.outcome is not None
-    ]
-    return _text(format_bytes(max(peaks))) if peaks else ""
+    peaks = [_usage(job.record).memory_peak_bytes or 0 for job in jobs if job.record.outcome is not None]
+    return format_bytes(max(peaks)) if peaks else ""
 
 
 def _host(record: Record) -> str:

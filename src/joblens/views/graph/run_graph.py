@@ -9,7 +9,7 @@ from msgspec import Struct
 from joblens.model.runs.plan import Plan
 from joblens.plan.workflows.graph import Graph, kind_name
 from joblens.views.graph.svg import lay_out
-from joblens.views.graph.text import MOST_BOXES, Arrow, Grouping, arrows_between, grouping_keys
+from joblens.views.graph.text import MOST_BOXES, Arrow, Grouping, arrows_between, boxes_of, grouping_keys
 from joblens.views.text.style import clean, fit, visible_width
 
 MOST_SINGLE = 500  # nodes that are drawn individually
@@ -78,18 +78,7 @@ def job_groups(plan: Plan) -> JobGroups:
             break
     else:
         keys = [0] * len(plan.jobs)  # one group per stage
-    members: list[list[int]] = []
-    stage_of: list[int] = []
-    group_of = [0] * len(plan.jobs)
-    for stage, column in enumerate(columns):
-        groups: dict[int | str, int] = {}
-        for index in column:
-            group = groups.setdefault(keys[index], len(members))
-            if group == len(members):
-                members.append([])
-                stage_of.append(stage)
-            members[group].append(index)
-            group_of[index] = group
+    members, stage_of, group_of = boxes_of(columns, keys)
     return JobGroups(
         names=tuple(kind_name(plan, each) for each in members),
         stages=tuple(stage_of),

@@ -4,13 +4,14 @@ An arrow over several stages gets a waypoint in each of them, so that it runs be
 """
 
 from collections.abc import Sequence
+from html import escape
 from itertools import pairwise
 
 from msgspec import Struct
 
 from joblens.model.runs.run import JobState
+from joblens.model.values.units import counted
 from joblens.views.graph.text import STATE_COLOURS, Box, Drawing, state_shown, title_of
-from joblens.views.text.numbers import counted
 from joblens.views.text.style import clean, fit, visible_width
 
 _SWEEPS = 12
@@ -196,11 +197,11 @@ def render_svg(drawing: Drawing) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}"'
     parts = [
         f'<svg xmlns="{_NAMESPACE}" {size} viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
-        f"<title>{_escaped(head)}</title>",
+        f"<title>{escape(head)}</title>",
         f"<style>{_STYLE}</style>",
         _ARROW_HEAD,
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        f'<text class="head" x="{MARGIN:.0f}" y="26">{_escaped(head)}</text>',
+        f'<text class="head" x="{MARGIN:.0f}" y="26">{escape(head)}</text>',
         f'<g transform="translate(0 {_HEADER:.0f})">',
         *_stage_marks(drawing, layout),
         *(f'<path class="edge" d="{_curve(route)}" marker-end="url(#tip)"/>' for route in layout.routes),
@@ -245,7 +246,7 @@ def _box(box: Box, title: str, placed: PlacedBox) -> list[str]:
     top = placed.y - BOX_HEIGHT / 2
     tooltip = title_of(box) + "".join(f"\n{count:,} {each.label}" for each, count in box.states.items())
     size = f'x="{placed.x:.1f}" y="{top:.1f}" width="{placed.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6"'
-    parts = ["<g>", f"<title>{_escaped(tooltip)}</title>"]
+    parts = ["<g>", f"<title>{escape(tooltip)}</title>"]
     if box.jobs > 1:  # a second box behind it marks several jobs
         behind = f'x="{placed.x + 4:.1f}" y="{top + 4:.1f}"'
         rest = f'width="{placed.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6"'
@@ -254,7 +255,7 @@ def _box(box: Box, title: str, placed: PlacedBox) -> list[str]:
     if len(box.states) > 1:
         parts += _state_bar(box, placed, top)
     x, y = placed.x + 10, placed.y + 4
-    return [*parts, f'<text x="{x:.1f}" y="{y:.1f}">{_escaped(title)}</text>', "</g>"]
+    return [*parts, f'<text x="{x:.1f}" y="{y:.1f}">{escape(title)}</text>', "</g>"]
 
 
 def _state_bar(box: Box, placed: PlacedBox, top: float) -> list[str]:
@@ -281,7 +282,3 @@ def _curve(route: Sequence[tuple[float, float]]) -> str:
             parts.append(f"C{half:.1f} {y:.1f} {half:.1f} {next_y:.1f} {next_x:.1f} {next_y:.1f}")
         x, y = next_x, next_y
     return " ".join(parts)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

@@ -6,15 +6,15 @@ import enum
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from html import escape
 
 from msgspec import Struct
 
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobState
-from joblens.model.values.lists import listed
+from joblens.model.values.units import counted, listed
 from joblens.plan.workflows.graph import Graph, stages_of
 from joblens.views.runs.plan import action_text
-from joblens.views.text.numbers import counted
 from joblens.views.text.style import PLAIN, Palette, clean, fit, pad, visible_width
 
 # Beyond this many boxes a picture is unreadable.
@@ -87,19 +87,7 @@ def drawing_of(
     """Builds the drawing. `entries`: names of the file's jobs as written. `states`: of a run's jobs, by
     index."""
     stages = Graph(plan).stages()
-    keys = grouping_keys(plan, grouping)
-    box_of = [0] * len(plan.jobs)
-    members: list[list[int]] = []
-    stage_of: list[int] = []
-    for stage, members_of_stage in enumerate(stages):
-        boxes: dict[int | str, int] = {}
-        for job_index in members_of_stage:
-            box = boxes.setdefault(keys[job_index], len(members))
-            if box == len(members):
-                members.append([])
-                stage_of.append(stage)
-            members[box].append(job_index)
-            box_of[job_index] = box
+    members, stage_of, box_of = boxes_of(stages, grouping_keys(plan, grouping))
     return Drawing(
         plan.name,
         len(plan.jobs),
@@ -132,6 +120,26 @@ def grouping_keys(plan: Plan, grouping: Grouping) -> Sequence[int | str]:
         case Grouping.ENTRY:
             return [job.spec_job for job in plan.jobs]
     return [_NUMBERS.sub("*", job.name) for job in plan.jobs]
+
+
+def boxes_of(
+    stages: Sequence[Sequence[int]], keys: Sequence[int | str]
+) -> tuple[list[list[int]], list[int], list[int]]:
+    """Returns the jobs and the stage of each box, and the box of each job. `stages`: jobs of each; `keys`: of
+    each job."""
+    members: list[list[int]] = []
+    stage_of: list[int] = []
+    box_of = [0] * len(keys)
+    for stage, jobs in enumerate(stages):
+        boxes: dict[int | str, int] = {}
+        for index in jobs:
+            box = boxes.setdefault(keys[index], len(members))
+            if box == len(members):
+                members.append([])
+                stage_of.append(stage)
+            members[box].append(index)
+            box_of[index] = box
+    return members, stage_of, box_of
 
 
 def _title(plan: Plan, entries: Sequence[str], members_of_stage: list[int], grouping: Grouping) -> str:
@@ -303,5 +311,4 @@ def render_mermaid(drawing: Drawing) -> list[str]:
 
 
 def _mermaid_text(text: str) -> str:
-    escaped = text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
-    return escaped.replace("#", "&num;")
+    return escape(text, quote=False).replace('"', "&quot;").replace("#", "&num;")

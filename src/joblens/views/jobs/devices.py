@@ -6,9 +6,9 @@ from joblens.analysis.numbers.gpu import busy_percent, gpus_used, has_part, span
 from joblens.analysis.numbers.rates import elapsed_usec, per_second
 from joblens.model.jobs.details import ContainerFacts, GpuFacts
 from joblens.model.jobs.sample import GpuReading, InterfaceIo, Sample
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration
 from joblens.views.jobs.labels import SectionContext, heading, pairs, why_empty
-from joblens.views.text.numbers import UNKNOWN, counted, joules, rate, watts
+from joblens.views.text.numbers import UNKNOWN, joules, rate, watts
 from joblens.views.text.style import clean
 
 Pairs = list[tuple[str, str]]
@@ -109,14 +109,10 @@ def job_part(reading: GpuReading, before: GpuReading | None, seconds: float) -> 
     parts = [
         "" if busy is None else f"{busy:.1f}% busy",
         "" if reading.job_memory_bytes is None else format_bytes(reading.job_memory_bytes),
-        "" if reading.job_processes is None else _count(reading.job_processes),
+        "" if reading.job_processes is None else counted(reading.job_processes, "process"),
         f"encoder/decoder {_coders(encoder, decoder)}" if encoder or decoder else "",
     ]
     return ", ".join(part for part in parts if part) or UNKNOWN
-
-
-def _count(processes: int) -> str:
-    return "1 process" if processes == 1 else f"{processes} processes"
 
 
 def _clocks(reading: GpuReading, facts: GpuFacts | None) -> str:
@@ -244,7 +240,7 @@ def gpu_section(context: SectionContext) -> list[str]:
     lines = []
     for name in sorted(used, key=lambda name: (facts[name].index if name in facts else 1 << 20, name)):
         lines += [*([""] if lines else []), heading(gpu_title(name, facts.get(name)), context)]
-        lines += pairs([*_gpu_facts(name, facts.get(name)), *_gpu_use(name, context.samples)], context)
+        lines += pairs([*_gpu_facts(name, facts.get(name)), *_gpu_use(name, context.samples)], context.paint)
         lines += _last_reading(name, facts.get(name), context)
     return lines
 
@@ -293,7 +289,7 @@ def _last_reading(name: str, facts: GpuFacts | None, context: SectionContext) ->
         sample.gpus[name] for sample in reversed(context.samples) if sample.gpus and name in sample.gpus
     )
     read = [(_plain(label), value) for label, value in gpu_pairs(reading, None, 0.0, facts)]
-    shown = pairs([pair for pair in read if pair[0] != "energy"], context)
+    shown = pairs([pair for pair in read if pair[0] != "energy"], context.paint)
     return ["  at the last sample:", *(f"  {line}" for line in shown)]
 
 

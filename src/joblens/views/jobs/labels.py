@@ -9,10 +9,10 @@ from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job, Record, Usage
 from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.units import format_duration, format_instant
-from joblens.views.text.numbers import UNKNOWN, compact_bytes, counted, mark_bound, mark_number
+from joblens.model.values.units import format_duration, format_instant, more
+from joblens.views.text.numbers import UNKNOWN, compact_bytes, mark_bound, mark_number
 from joblens.views.text.style import Palette, clean, pad, wrap
-from joblens.views.text.table import Column, render_table
+from joblens.views.text.table import Column, columns_with_values, render_table
 
 _DAY_S = 86400
 
@@ -99,7 +99,7 @@ def compact_io(usage: Usage) -> str:
 
 
 MOST_ROWS = 20
-_LABEL = 16
+LABEL_WIDTH = 16
 
 
 class SectionContext(Struct, frozen=True, kw_only=True):
@@ -141,26 +141,21 @@ def _why_unknown(part: str, record: Record) -> str:
     return f"not measured; use joblens run --probes +{part}"
 
 
-def pairs(known: Sequence[tuple[str, str]], context: SectionContext) -> list[str]:
+def pairs(known: Sequence[tuple[str, str]], paint: Palette) -> list[str]:
+    """Returns a line per known value, beside its label."""
     return [
-        f"  {context.paint.paint(pad(name, _LABEL), 'dim')} {value}"
+        f"  {paint.paint(pad(name, LABEL_WIDTH), 'dim')} {value}"
         for name, value in known
         if value not in ("", UNKNOWN)
     ]
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], context: SectionContext) -> list[str]:
-    # A column without any values would waste space.
-    used_columns = [
-        index
-        for index, column in enumerate(columns)
-        if not column.goes or any(row[index] not in ("", UNKNOWN) for row in rows)
-    ]
-    shown = [[row[index] for index in used_columns] for row in rows[:MOST_ROWS]]
-    lines = render_table([columns[index] for index in used_columns], shown, context.width - 2, context.paint)
+    indexes = columns_with_values(columns, rows)
+    lines = render_table(columns, rows[:MOST_ROWS], context.width - 2, context.paint, indexes=indexes)
     return [f"  {line}" for line in lines]
 
 
 def rest(total: int, shown: int, noun: str, context: SectionContext) -> list[str]:
     hidden = total - shown
-    return [context.paint.paint(f"  and {counted(hidden, f'more {noun}')}", "dim")] if hidden > 0 else []
+    return [context.paint.paint(f"  {more(hidden, noun)}", "dim")] if hidden > 0 else []

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from joblens.model.jobs.sample import Sample
+from joblens.model.values.units import counted
 from joblens.views.text.charts import Point, cpu_spark_line, last_known, points
 from joblens.views.text.numbers import clock, compact_bytes, compact_rate, percent
 from joblens.views.text.style import Palette, clean, fit, visible_width
@@ -30,7 +31,7 @@ def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bo
         "network": f"{_label('net in+out', paint)} {compact_rate(now.network_per_s):>7}"
         if now.network_per_s
         else "",
-        "processes": _processes(now.processes),
+        "processes": "" if now.processes is None else counted(now.processes, "proc"),
     }
     shown = [key for key in pieces if pieces[key]]
     for least in ("processes", "network", "io", "name", "gpu", "memory"):
@@ -68,12 +69,6 @@ def _gpu(series: Sequence[Point], paint: Palette) -> str:
         return ""
     own = f" {compact_bytes(memory):>5}" if memory else ""
     return f"{_label('gpu', paint)} {percent(busy):>4}{own}"
-
-
-def _processes(processes: int | None) -> str:
-    if processes is None:
-        return ""
-    return f"{processes} proc" if processes == 1 else f"{processes} procs"
 
 
 def _line_width(pieces: dict[str, str], shown: Sequence[str]) -> int:

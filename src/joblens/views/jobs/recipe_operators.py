@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from joblens.model.jobs.details import OperatorTable, OperatorUse, RejectReason, StepUse
 from joblens.model.recipes.recipe import Step
-from joblens.model.values.units import format_duration
+from joblens.model.values.units import counted, format_duration
 from joblens.views.jobs.labels import SectionContext, heading, pairs
-from joblens.views.text.numbers import UNKNOWN, compact_bytes, count, counted, percent, seconds, share
+from joblens.views.text.numbers import UNKNOWN, compact_bytes, count, percent, seconds, share
 from joblens.views.text.style import Palette, clean
-from joblens.views.text.table import Column, columns_with_whole_names, render_table
+from joblens.views.text.table import Column, columns_that_fit, columns_with_values, render_table
 
 BEFORE_OPERATORS = (Step.CUTTING, Step.READING)
 _REASONS_SHOWN = 5
@@ -35,15 +35,8 @@ def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str
     rows = [_step_cells(step, total_s) for step in table.steps if step.name in BEFORE_OPERATORS]
     rows += [_cells(use, total_s) for use in table.operators]
     rows += [_step_cells(step, total_s) for step in table.steps if step.name not in BEFORE_OPERATORS]
-    # A column without any values would waste space.
-    used_columns = [
-        index
-        for index, column in enumerate(_COLUMNS)
-        if not column.goes or any(row[index] not in ("", UNKNOWN) for row in rows)
-    ]
-    used_columns = columns_with_whole_names(_COLUMNS, used_columns, rows, width)
-    columns = [_COLUMNS[index] for index in used_columns]
-    return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)
+    indexes = columns_that_fit(_COLUMNS, columns_with_values(_COLUMNS, rows), rows, width, whole_names=True)
+    return render_table(_COLUMNS, rows, width, paint, indexes=indexes)
 
 
 def operators_section(context: SectionContext) -> list[str]:
@@ -57,8 +50,8 @@ def operators_section(context: SectionContext) -> list[str]:
     return [
         heading(f"Operators ({partition_counts(table)}{_all_runs(table)})", context),
         *(f"  {line}" for line in operator_lines(table, context.width - 2, context.paint)),
-        *pairs([("rejected" if not number else "", line) for number, line in rejected], context),
-        *pairs([("directory", clean(table.job_dir))], context),
+        *pairs([("rejected" if not number else "", line) for number, line in rejected], context.paint),
+        *pairs([("directory", clean(table.job_dir))], context.paint),
     ]
 
 

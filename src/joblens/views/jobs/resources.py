@@ -18,7 +18,7 @@ from joblens.model.jobs.details import (
 from joblens.model.jobs.job import Status, Usage
 from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.units import format_bytes, format_cpu_list, format_duration
+from joblens.model.values.units import format_bytes, format_cpu_list, format_duration, more
 from joblens.views.jobs.devices import gpu_section, network_pairs
 from joblens.views.jobs.labels import MOST_ROWS, SectionContext, heading, pairs, rest, table, why_empty
 from joblens.views.jobs.recipe_operators import operators_section
@@ -119,7 +119,7 @@ def _threads(context: SectionContext) -> list[str]:
             ("CPUs allowed", clean(context.record.job.cpu_list)),
             ("source", clean(threads.source)),
         ],
-        context,
+        context.paint,
     )
     rows = [_thread_row(thread, job_usec) for thread in threads.threads]
     if rows:
@@ -171,7 +171,7 @@ def _network(context: SectionContext) -> list[str]:
                 (_TOTAL_LABELS.get(name, name.replace("Interface", "interface")), value)
                 for name, value in network_pairs(last, None)
             ],
-            context,
+            context.paint,
         )
     if endpoints is None:
         is_early = context.record.outcome is None and "endpoints" in _probes_of(context)
@@ -237,8 +237,8 @@ def _memory(context: SectionContext) -> list[str]:
     growth = ("growth", _growth(context.samples))
     lines = [heading("Memory", context)]
     if depth is None:
-        return [*lines, *pairs([growth], context), *why_empty("memory", context, "memory")]
-    lines += pairs([*_memory_parts(depth), growth, ("sampled", _when(depth.at_us, context))], context)
+        return [*lines, *pairs([growth], context.paint), *why_empty("memory", context, "memory")]
+    lines += pairs([*_memory_parts(depth), growth, ("sampled", _when(depth.at_us, context))], context.paint)
     rows = [
         [
             str(process.pid),
@@ -448,7 +448,7 @@ def node_lines(table: NodeTable, width: int, paint: Palette) -> list[str]:
         f"  {line}" for line in render_table(_COLUMNS, [_cells(part) for part in shown], width - 2, paint)
     ]
     if len(table.nodes) > len(shown):
-        lines.append(f"  and {len(table.nodes) - len(shown)} more nodes")
+        lines.append(f"  {more(len(table.nodes) - len(shown), 'node')}")
     for part in table.nodes:
         if part.error:
             lines += wrap(f"{clean(part.node)}: {clean(part.error)}", width, "  ")

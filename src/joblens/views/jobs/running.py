@@ -18,10 +18,11 @@ _LIST_COLUMNS = (
     Column("NAME", gives_way=True, keeps_end=True),
     Column("STATUS"),
     Column("RUNNING", is_right=True),
+    Column("HOST", goes=4),  # on a queue, it is more informative than a process ID
     Column("PID", is_right=True, goes=1),
+    Column("LABEL", gives_way=True, least=6),
     Column("COMMAND", gives_way=True, least=12, goes=3),
 )
-_PID_COLUMN = [column.title for column in _LIST_COLUMNS].index("PID")
 _TOP_COLUMNS = (
     Column("ID"),
     Column("NAME", gives_way=True, keeps_end=True),
@@ -49,23 +50,19 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
             name_with_attempt(record),
             paint.status(record.status),
             format_duration(duration_s(record, now_us)),
+            UNKNOWN if record.attempt is None else clean(record.attempt.owner.host),
             UNKNOWN if record.attempt is None or record.attempt.pid is None else str(record.attempt.pid),
+            clean(record.job.label),
             command_line(record.job),
         ]
         for record in records
     ]
-    listed: tuple[Column, ...] = _LIST_COLUMNS
-    if any(record.job.label for record in records):
-        rows = [[*row[:-1], clean(one.job.label), row[-1]] for row, one in zip(rows, records, strict=True)]
-        listed = (*_LIST_COLUMNS[:-1], Column("LABEL", gives_way=True, least=6), _LIST_COLUMNS[-1])
-    if not any(record.job.queue for record in records):
-        return render_table(listed, rows, width, paint)
-    # On a queue, the machine is more informative than a process ID.
-    pid = _PID_COLUMN
-    columns = (*listed[:pid], Column("HOST", goes=4), *listed[pid:])
-    hosts = [UNKNOWN if one.attempt is None else clean(one.attempt.owner.host) for one in records]
-    rows = [[*row[:pid], host, *row[pid:]] for row, host in zip(rows, hosts, strict=True)]
-    return render_table(columns, rows, width, paint)
+    used = {
+        "HOST": any(record.job.queue for record in records),
+        "LABEL": any(record.job.label for record in records),
+    }
+    indexes = [index for index, column in enumerate(_LIST_COLUMNS) if used.get(column.title, True)]
+    return render_table(_LIST_COLUMNS, rows, width, paint, indexes=indexes)
 
 
 def render_top(
@@ -104,8 +101,7 @@ def _top_table(rows: Sequence[Sequence[str]], width: int, paint: Palette) -> lis
         used_columns.pop()  # the curve: numbers are more important
     if extra == len(_OPTIONAL) and width < _WIDTH_FOR_NUMBERS:
         used_columns.pop()
-    columns = [_TOP_COLUMNS[index] for index in used_columns]
-    return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)
+    return render_table(_TOP_COLUMNS, rows, width, paint, indexes=used_columns)
 
 
 def _cpu(curve: Sequence[Point]) -> float:

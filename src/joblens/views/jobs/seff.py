@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from joblens.analysis.slurm.efficiency import MEASURED, Efficiency, next_time
-from joblens.analysis.slurm.text import slurm_clock
+from joblens.model.clusters.slurm_notation import slurm_clock
 from joblens.model.jobs.details import ClusterAccount
 from joblens.model.jobs.job import Record, Usage
 from joblens.model.values.ids import short
-from joblens.model.values.units import GIB, KIB, MIB, format_bytes, format_duration
+from joblens.model.values.units import GIB, KIB, MIB, counted, format_bytes, format_duration
 from joblens.views.jobs.summary import finding_lines
-from joblens.views.text.numbers import UNKNOWN, counted, seconds
+from joblens.views.text.numbers import UNKNOWN, seconds
 from joblens.views.text.style import Palette, clean, wrap
 from joblens.views.text.table import Column, render_table
 

@@ -10,24 +10,25 @@ from joblens.model.jobs.details import CodeVersion, Details, Program, Provenance
 from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Placement, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
-from joblens.model.values.units import KIB, format_bytes, format_duration, format_instant
+from joblens.model.values.units import KIB, counted, format_bytes, format_duration, more
 from joblens.views.jobs.devices import container_pairs
 from joblens.views.jobs.labels import (
+    LABEL_WIDTH,
     SectionContext,
     attempt_of,
     command_line,
     duration_s,
     name_with_attempt,
+    pairs,
     started_at_us,
 )
 from joblens.views.jobs.resources import node_lines, parts_known, render_part, render_usage
 from joblens.views.jobs.seff import account_notes, account_pairs
 from joblens.views.jobs.summary import ending, finding_lines
 from joblens.views.text.charts import Point, braille_chart, nice_top, nice_top_binary, points
-from joblens.views.text.numbers import UNKNOWN, compact_bytes, counted, percent
+from joblens.views.text.numbers import UNKNOWN, compact_bytes, iso_instant, percent, requirements_text
 from joblens.views.text.style import Palette, clean, clean_lines, fit, fold, pad, wrap
 
-_LABEL = 16
 _FILES_SHOWN = 5
 _DIGEST_SHOWN = 12
 _WRAPPED = frozenset({"machine", "limits", "versions", "seeds", "unknown"})
@@ -40,21 +41,21 @@ def provenance_lines(
     record: Record, provenance: Provenance | None, width: int, paint: Palette, *, is_whole: bool = False
 ) -> list[str]:
     """Returns the section; empty without data."""
-    pairs = list(_pairs(record, provenance, is_whole=is_whole))
-    if not pairs:
+    facts = list(_pairs(record, provenance, is_whole=is_whole))
+    if not facts:
         if not is_whole:
             return []
-        pairs = [("", NOTHING)]
+        facts = [("", NOTHING)]
     elif not is_whole and provenance is not None:
-        pairs.append(("more", f"joblens show {short(record.job.uuid)} --provenance"))
+        facts.append(("more", f"joblens show {short(record.job.uuid)} --provenance"))
     lines = ["", paint.paint("Provenance", "bold")]
     before = ""
-    for name, value in pairs:
+    for name, value in facts:
         label = "" if name == before else name
         before = name
-        pieces = (wrap if name in _WRAPPED else fold)(clean(value), max(20, width - _LABEL - 3))
+        pieces = (wrap if name in _WRAPPED else fold)(clean(value), max(20, width - LABEL_WIDTH - 3))
         for piece in pieces:
-            lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
+            lines.append(f"  {paint.paint(pad(label, LABEL_WIDTH), 'dim')} {piece}")
             label = ""
     return lines
 
@@ -121,7 +122,7 @@ def _files(name: str, stamps: Sequence[FileStamp], *, is_whole: bool) -> Iterato
             digest = _digest(each.digest or "", is_whole=is_whole)
             yield name, f"{each.path}  {files}{format_bytes(each.size)}{digest}"
     if len(shown) < len(stamps):
-        yield name, f"and {len(stamps) - len(shown)} more"
+        yield name, more(len(stamps) - len(shown))
 
 
 def _digest(digest: str, *, is_whole: bool) -> str:
@@ -203,23 +204,23 @@ def render_show(  # noqa: PLR0913 - one part of the page each
         lines += render_part("operators", context)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
-    lines += [*_section("Job", paint), *_label_lines(_job_pairs(record, raised), paint)]
+    lines += [*_section("Job", paint), *pairs(_job_pairs(record, raised), paint)]
     lines += _environment(record.job, width, paint)
     if record.attempt is not None:
-        pairs = _wrapped(_attempt_pairs(record, record.attempt), width)
-        lines += [*_section("Ran on", paint), *_label_lines(pairs, paint)]
+        facts = _wrapped(_attempt_pairs(record, record.attempt), width)
+        lines += [*_section("Ran on", paint), *pairs(facts, paint)]
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [
             *_section("Slurm's accounting", paint),
-            *_label_lines(account_pairs(details.cluster, record), paint),
+            *pairs(account_pairs(details.cluster, record), paint),
         ]
         for note in account_notes(details.cluster, record):
             lines += [paint.paint(line, "dim") for line in wrap(note, width, "  ")]
     if details.container is not None:
-        lines += [*_section("Container", paint), *_label_lines(container_pairs(details.container), paint)]
+        lines += [*_section("Container", paint), *pairs(container_pairs(details.container), paint)]
     if outcome is not None:
-        lines += [*_section("Output", paint), *_label_lines(_output_pairs(record.attempt, outcome), paint)]
+        lines += [*_section("Output", paint), *pairs(_output_pairs(record.attempt, outcome), paint)]
         lines += _stderr(outcome, width, paint)
     return lines
 
@@ -264,7 +265,7 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
     if outcome is not None:
         how = ending(outcome)
         state = paint.status(record.status, f"{record.status.value} ({how})" if how else record.status.value)
-    when = f"started {_instant(started_at_us(record))}" if record.attempt else "not started"
+    when = f"started {iso_instant(started_at_us(record))}" if record.attempt else "not started"
     spent = (
         f" after {format_duration(took)}" if outcome is not None else f" for {format_duration(took)} so far"
     )
@@ -275,11 +276,6 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
     if outcome is not None and outcome.error and outcome.error != ending(outcome):
         lines += [paint.paint(line, "red") for line in clean_lines(outcome.error.rstrip())]
     return lines
-
-
-def _instant(at_us: int) -> str:
-    """Formats to the second; JSON has microseconds."""
-    return f"{format_instant(at_us)[:19]}Z"
 
 
 def _usage_so_far(attempt: Attempt, samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
@@ -297,20 +293,12 @@ def _section(title: str, paint: Palette) -> list[str]:
     return ["", paint.paint(title, "bold")]
 
 
-def _label_lines(pairs: Pairs, paint: Palette) -> list[str]:
-    return [
-        f"  {paint.paint(pad(name, _LABEL), 'dim')} {value}"
-        for name, value in pairs
-        if value not in ("", UNKNOWN)
-    ]
-
-
 def _wrapped(pairs: Pairs, width: int) -> Pairs:
     """Wraps long sentences, such as the reason for an accounting mode."""
     return [
         (name if number == 0 else " ", line)
         for name, value in pairs
-        for number, line in enumerate(wrap(value, width - _LABEL - 3))
+        for number, line in enumerate(wrap(value, width - LABEL_WIDTH - 3))
     ]
 
 
@@ -327,14 +315,14 @@ def _job_pairs(record: Record, raised: str = "") -> Pairs:
         ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
         ("label", clean(job.label)),
         ("tags", clean(", ".join(job.tags))),
-        ("requested", _requirements(job)),
+        ("requested", requirements_text(needs)),
         ("raised", clean(raised)),
         (
             "limits",
             "" if job.enforce or not any((needs.cpus, needs.memory_bytes, needs.pids)) else "not enforced",
         ),
         ("user", clean(job.user)),
-        ("created", _instant(job.created_at_us)),
+        ("created", iso_instant(job.created_at_us)),
         ("bound to CPUs", clean(job.cpu_list)),
         ("GPUs", clean(", ".join(record.gpu_devices))),
         ("CO2 factor", _grid_factor(job)),
@@ -350,22 +338,10 @@ def _environment(job: Job, width: int, paint: Palette) -> list[str]:
     """Lists variables one per line; wraps long values, because a truncated value would mislead."""
     lines: list[str] = []
     for name, value in sorted(job.env.items()):
-        for piece in fold(clean(f"{name}={value}"), width - _LABEL - 3):
+        for piece in fold(clean(f"{name}={value}"), width - LABEL_WIDTH - 3):
             label = "" if lines else "environment"
-            lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
+            lines.append(f"  {paint.paint(pad(label, LABEL_WIDTH), 'dim')} {piece}")
     return lines
-
-
-def _requirements(job: Job) -> str:
-    needs = job.requirements
-    parts = [
-        counted(needs.cpus, "CPU") if needs.cpus is not None else "",
-        f"{format_bytes(needs.memory_bytes)} memory" if needs.memory_bytes is not None else "",
-        counted(needs.gpus, "GPU") if needs.gpus is not None else "",
-        f"{needs.pids} processes" if needs.pids is not None else "",
-        f"{format_duration(needs.timeout_s)} time" if needs.timeout_s is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def _attempt_pairs(record: Record, attempt: Attempt) -> Pairs:
@@ -397,7 +373,7 @@ def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
     return [
         ("exit code", UNKNOWN if outcome.exit_code is None else str(outcome.exit_code)),
         ("signal", UNKNOWN if outcome.signal is None else str(outcome.signal)),
-        ("ended", _instant(outcome.ended_at_us)),
+        ("ended", iso_instant(outcome.ended_at_us)),
         ("processes", leftovers),
         ("stdout", format_bytes(outcome.stdout_bytes)),
         ("stderr", format_bytes(outcome.stderr_bytes)),

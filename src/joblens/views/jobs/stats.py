@@ -5,9 +5,9 @@ from typing import Any
 
 from joblens.analysis.numbers.profile_statistics import Path, spreads_in
 from joblens.model.history import Distribution, GroupStatistics, Statistics
-from joblens.model.values.units import format_duration
+from joblens.model.values.units import counted, format_duration
 from joblens.views.jobs.history import exact_seconds
-from joblens.views.text.numbers import UNKNOWN, compact_bytes, counted
+from joblens.views.text.numbers import UNKNOWN, compact_bytes
 from joblens.views.text.style import Palette, clean, visible_width
 from joblens.views.text.table import Column, render_table
 

@@ -5,7 +5,16 @@ from joblens.model.jobs.job import Finding, Outcome, Record, Status, Usage
 from joblens.model.values.ids import short
 from joblens.model.values.units import MIB, format_bytes, format_duration
 from joblens.views.text.numbers import UNKNOWN, grams, joules, mark_number, percent, seconds
-from joblens.views.text.style import SEVERITY_MARKS, Palette, clean, clean_lines, fit, visible_width, wrap
+from joblens.views.text.style import (
+    SEVERITY_MARKS,
+    Palette,
+    clean,
+    clean_lines,
+    fit,
+    visible_width,
+    wrap,
+    wrap_beside,
+)
 
 _SEPARATOR = "  "
 _LAST_OUTPUT = 200  # columns
@@ -134,8 +143,7 @@ def _bytes(usage: Usage, device_field: str, call_field: str) -> str:
 
 def finding_lines(finding: Finding, paint: Palette, width: int, indent: str = "  ") -> list[str]:
     mark = SEVERITY_MARKS[finding.severity]
-    body = f"{indent}  "
-    first, *rest = wrap(clean(finding.text), width, body) or [body]
-    lines = [f"{indent}{paint.severity(finding.severity, mark)} {first[len(body) :]}", *rest]
+    head = f"{indent}{paint.severity(finding.severity, mark)} "
+    lines = wrap_beside(head, clean(finding.text), width)
     advice = f"→ {clean(finding.advice)}" if finding.advice else ""
-    return lines + [paint.paint(line, "dim") for line in wrap(advice, width, body)]
+    return lines + [paint.paint(line, "dim") for line in wrap(advice, width, f"{indent}  ")]

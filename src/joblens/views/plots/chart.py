@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from joblens.model.runs.run import JobState
 from joblens.model.values.units import GIB, MIB
+from joblens.views.text.style import fit_middle
 
 DASHES = ("solid", "dash", "dot", "dashdot")
 
@@ -113,13 +114,9 @@ class Chart(Struct, frozen=True, kw_only=True):
 
 
 def shortened(text: str, most: int) -> str:
-    """Shortens a text in its middle: names of one sweep differ at their ends."""
+    """Returns printable text, shortened in its middle."""
     plain = text.encode("utf-8", "backslashreplace").decode()
-    plain = "".join(letter if letter.isprintable() else " " for letter in plain)
-    if len(plain) <= most:
-        return plain
-    head = (most - 1) // 2
-    return f"{plain[:head]}…{plain[len(plain) - (most - 1 - head) :]}"
+    return fit_middle("".join(letter if letter.isprintable() else " " for letter in plain), most)
 
 
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"

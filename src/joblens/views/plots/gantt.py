@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from joblens.analysis.charts.gantt import Bar, Cause, Gantt, Link, MachineUse, StepCurve
-from joblens.model.values.units import format_bytes, format_duration, format_instant
+from joblens.model.values.units import counted, format_bytes, format_duration
 from joblens.views.plots import chart as colors
 from joblens.views.plots.chart import (
     Axis,
@@ -21,7 +21,7 @@ from joblens.views.plots.chart import (
     shortened,
     time_scale,
 )
-from joblens.views.text.numbers import counted
+from joblens.views.text.numbers import instant
 
 _LONGEST_NAME = 36
 _OFFER = "offered"
@@ -79,7 +79,7 @@ def _about(gantt: Gantt) -> str:
     final = {bar.index: bar for bar in gantt.bars}
     states = Counter(bar.state.label for bar in final.values())
     words = [
-        f"started {format_instant(gantt.begin_us)[:19].replace('T', ' ')} UTC",
+        f"started {instant(gantt.begin_us)}",
         f"{format_duration((gantt.end_us - gantt.begin_us) / 1e6)} long",
         ", ".join(f"{count:,} {state}" for state, count in states.most_common()),
     ]

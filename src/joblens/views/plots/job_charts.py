@@ -12,7 +12,7 @@ from joblens.analysis.charts.series import (
     points_for_each,
     thinned,
 )
-from joblens.model.values.units import KIB, format_bytes, format_duration, format_instant
+from joblens.model.values.units import KIB, counted, format_bytes, format_duration
 from joblens.views.plots import chart
 from joblens.views.plots.chart import (
     DASHES,
@@ -28,7 +28,7 @@ from joblens.views.plots.chart import (
     shortened,
     time_scale,
 )
-from joblens.views.text.numbers import counted, percent
+from joblens.views.text.numbers import instant, percent
 
 _NEAR_START = 0.34  # of the first interval
 
@@ -222,7 +222,7 @@ def _about_job(series: JobSeries, source: str) -> str:
     top = series.extremes
     words = [
         source,
-        f"started {_instant(series.begin_us)}",
+        f"started {instant(series.begin_us)}",
         f"{series.status.value} after {format_duration((series.end_us - series.begin_us) / 1e6)}"
         if series.status is not None and series.status.is_final
         else f"{format_duration((series.end_us - series.begin_us) / 1e6)} long",
@@ -238,10 +238,6 @@ def _memory_label(series: JobSeries) -> str:
 
 def _memory_title(jobs: Iterable[JobSeries]) -> str:
     return " or ".join(sorted({job.memory_label for job in jobs}))
-
-
-def _instant(at_us: int) -> str:
-    return f"{format_instant(at_us)[:19].replace('T', ' ')} UTC"
 
 
 # ---- all jobs -------------------------------------------------------------------------------------------
@@ -376,7 +372,7 @@ def _about_sources(sources: Sequence[PlotSource], jobs: int, zeros: Sequence[int
     words.append(counted(jobs, "attempt" if tried else "job"))
     starts = sorted(set(zeros))
     if len(starts) == 1:
-        words.append(f"started {_instant(starts[0])}")
+        words.append(f"started {instant(starts[0])}")
     else:
         words.append("aligned at their starts")
     return " · ".join(word for word in words if word)

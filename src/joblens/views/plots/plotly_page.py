@@ -30,7 +30,7 @@ def plotly_figure(chart: Chart) -> Part:
 
 def escaped(text: str) -> str:
     """Escapes text, because plotly.js interprets some HTML."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return html.escape(text, quote=False)
 
 
 def _common(chart: Chart) -> Part:

@@ -14,6 +14,7 @@ CGROUP, CEEMS, CADVISOR = "cgroup", "ceems", "cadvisor"
 COMPAT = (CGROUP, CEEMS, CADVISOR)
 
 _USEC = 1e6
+_HELP = "See the documentation of the exporter with this name."
 _Rows = tuple[tuple[str, str, float, Callable[[Sample], int | None]], ...]  # name, kind, divisor, value
 
 
@@ -68,9 +69,7 @@ def _add_rows(families: Families, rows: _Rows, label: str, sample: Sample) -> No
         value = number(sample)
         if value is not None:
             make = families.counter if kind == COUNTER else families.gauge
-            make(name, "See the documentation of the exporter with this name.").add(
-                label, value / divisor if divisor != 1 else value
-            )
+            make(name, _HELP).add(label, value / divisor if divisor != 1 else value)
 
 
 # ---- Jobstats ----------------------------------------------------------------------------------------
@@ -95,16 +94,14 @@ def _add_cgroup(families: Families, job: RunningJob, sample: Sample, cluster: st
         f'cgroup="{label_value(_group_of(record))}"'
     )
     _add_rows(families, _CGROUP, label, sample)
-    text = "See the documentation of the exporter with this name."
-    families.gauge("cgroup_cpus", text).add(label, _cpus(record))
-    families.gauge("cgroup_memory_total_bytes", text).add(label, _memory_limit(job, sample))
+    families.gauge("cgroup_cpus", _HELP).add(label, _cpus(record))
+    families.gauge("cgroup_memory_total_bytes", _HELP).add(label, _memory_limit(job, sample))
     _add_nvidia(families, job, ident, cluster)
 
 
 def _add_nvidia(families: Families, job: RunningJob, ident: str, cluster: str) -> None:
     """Adds numbers of the whole device, as the GPU exporter does, while the job uses it."""
     readings = (job.gpu_sample.gpus if job.gpu_sample is not None else None) or {}
-    text = "See the documentation of the exporter with this name."
     for facts in job.gpus:
         reading = readings.get(facts.id)
         if reading is None or facts.vendor != "nvidia":
@@ -128,7 +125,7 @@ def _add_nvidia(families: Families, job: RunningJob, ident: str, cluster: str) -
             "nvidia_gpu_jobId": int(ident) if ident.isdecimal() else None,
         }
         for name, value in values.items():
-            families.gauge(name, text).add(label, value)
+            families.gauge(name, _HELP).add(label, value)
 
 
 # ---- CEEMS -------------------------------------------------------------------------------------------
@@ -169,15 +166,14 @@ def _add_ceems(families: Families, job: RunningJob, sample: Sample, _cluster: st
     }
     label = labels(unit)
     _add_rows(families, _CEEMS, label, sample)
-    text = "See the documentation of the exporter with this name."
-    families.gauge("ceems_compute_unit_cpus", text).add(label, _cpus(record))
-    families.gauge("ceems_compute_unit_memory_total_bytes", text).add(label, _memory_limit(job, sample))
+    families.gauge("ceems_compute_unit_cpus", _HELP).add(label, _cpus(record))
+    families.gauge("ceems_compute_unit_memory_total_bytes", _HELP).add(label, _memory_limit(job, sample))
     for facts in job.gpus:
         index = str(facts.index)
         flag = labels(
             {**unit, "index": index, "hindex": f"{unit['hostname']}/gpu-{index}", "gpuuuid": facts.uuid}
         )
-        families.gauge("ceems_compute_unit_gpu_index_flag", text).add(flag, 1)
+        families.gauge("ceems_compute_unit_gpu_index_flag", _HELP).add(flag, 1)
 
 
 # ---- cAdvisor ----------------------------------------------------------------------------------------
@@ -221,9 +217,8 @@ def _add_cadvisor(families: Families, job: RunningJob, sample: Sample, _cluster:
         }
     )
     _add_rows(families, _CADVISOR, label, sample)
-    text = "See the documentation of the exporter with this name."
-    families.gauge("container_memory_working_set_bytes", text).add(label, _working_set(sample))
+    families.gauge("container_memory_working_set_bytes", _HELP).add(label, _working_set(sample))
     # In cAdvisor, 0 means unlimited.
-    families.gauge("container_spec_memory_limit_bytes", text).add(label, sample.memory_limit_bytes or 0)
+    families.gauge("container_spec_memory_limit_bytes", _HELP).add(label, sample.memory_limit_bytes or 0)
     if record.attempt is not None:
-        families.gauge("container_start_time_seconds", text).add(label, record.attempt.started_at_us / _USEC)
+        families.gauge("container_start_time_seconds", _HELP).add(label, record.attempt.started_at_us / _USEC)

@@ -162,52 +162,29 @@ def _gpu_memory(job: RunningJob) -> int | None:
     return gpu_memory_bytes(job.gpu_sample) if job.gpu_sample is not None else None
 
 
-# metric, extra label, divisor, whether it is a counter, help, value
+# metric (a counter if it ends with _total), extra label, divisor, help, value
 _Number = Callable[[Sample], int | None]
-_OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
-    ("cpu_seconds_total", 'mode="user"', _USEC, True, "CPU time of the job.", lambda s: s.cpu_user_usec),
-    ("cpu_seconds_total", 'mode="system"', _USEC, True, "CPU time of the job.", lambda s: s.cpu_system_usec),
+_OF_JOB: tuple[tuple[str, str, float, str, _Number], ...] = (
+    ("cpu_seconds_total", 'mode="user"', _USEC, "CPU time of the job.", lambda s: s.cpu_user_usec),
+    ("cpu_seconds_total", 'mode="system"', _USEC, "CPU time of the job.", lambda s: s.cpu_system_usec),
     (
         "cpu_throttled_seconds_total",
         "",
         _USEC,
-        True,
         "Time the job was throttled by its CPU limit.",
         lambda s: s.cpu_throttled_usec,
     ),
-    ("memory_bytes", "", 1, False, "Memory of the job, page cache excluded.", _memory),
-    (
-        "memory_peak_bytes",
-        "",
-        1,
-        False,
-        "Highest memory charged to the job.",
-        lambda s: s.memory_kernel_peak_bytes,
-    ),
-    ("memory_limit_bytes", "", 1, False, "Memory limit of the job.", lambda s: s.memory_limit_bytes),
-    ("memory_swap_bytes", "", 1, False, "Memory of the job in swap.", lambda s: s.memory_swap_bytes),
-    (
-        "oom_kills_total",
-        "",
-        1,
-        True,
-        "Processes of the job killed: out of memory.",
-        lambda s: s.oom_kills,
-    ),
-    ("io_bytes_total", 'direction="read"', 1, True, "Bytes from and to devices.", lambda s: s.io_read_bytes),
-    (
-        "io_bytes_total",
-        'direction="write"',
-        1,
-        True,
-        "Bytes from and to devices.",
-        lambda s: s.io_write_bytes,
-    ),
+    ("memory_bytes", "", 1, "Memory of the job, page cache excluded.", _memory),
+    ("memory_peak_bytes", "", 1, "Highest memory charged to the job.", lambda s: s.memory_kernel_peak_bytes),
+    ("memory_limit_bytes", "", 1, "Memory limit of the job.", lambda s: s.memory_limit_bytes),
+    ("memory_swap_bytes", "", 1, "Memory of the job in swap.", lambda s: s.memory_swap_bytes),
+    ("oom_kills_total", "", 1, "Processes of the job killed: out of memory.", lambda s: s.oom_kills),
+    ("io_bytes_total", 'direction="read"', 1, "Bytes from and to devices.", lambda s: s.io_read_bytes),
+    ("io_bytes_total", 'direction="write"', 1, "Bytes from and to devices.", lambda s: s.io_write_bytes),
     (
         "network_bytes_total",
         'direction="receive"',
         1,
-        True,
         "Bytes through sockets of the job.",
         lambda s: s.network_rx_bytes,
     ),
@@ -215,7 +192,6 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
         "network_bytes_total",
         'direction="transmit"',
         1,
-        True,
         "Bytes through sockets of the job.",
         lambda s: s.network_tx_bytes,
     ),
@@ -223,7 +199,6 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
         "pressure_seconds_total",
         'resource="cpu"',
         _USEC,
-        True,
         "Time some task of the job waited for a resource.",
         lambda s: s.cpu_some_usec,
     ),
@@ -231,7 +206,6 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
         "pressure_seconds_total",
         'resource="memory"',
         _USEC,
-        True,
         "Time some task of the job waited for a resource.",
         lambda s: s.memory_some_usec,
     ),
@@ -239,12 +213,11 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
         "pressure_seconds_total",
         'resource="io"',
         _USEC,
-        True,
         "Time some task of the job waited for a resource.",
         lambda s: s.io_some_usec,
     ),
-    ("processes", "", 1, False, "Processes of the job.", lambda s: s.processes),
-    ("threads", "", 1, False, "Threads of the job.", lambda s: s.threads),
+    ("processes", "", 1, "Processes of the job.", lambda s: s.processes),
+    ("threads", "", 1, "Threads of the job.", lambda s: s.threads),
 )
 
 
@@ -288,14 +261,12 @@ def _info_labels(record: Record) -> str:
 
 
 def _add_numbers(families: Families, label: str, sample: Sample) -> None:
-    for metric, extra, divisor, is_counter, text, number in _OF_JOB:
-        value = number(sample)
-        if value is None:
-            continue
-        make = families.counter if is_counter else families.gauge
-        make(f"joblens_job_{metric}", text).add(
-            f"{label},{extra}" if extra else label, value / divisor if divisor != 1 else value
-        )
+    for metric, extra, divisor, text, number in _OF_JOB:
+        if (value := number(sample)) is not None:
+            make = families.counter if metric.endswith("_total") else families.gauge
+            make(f"joblens_job_{metric}", text).add(
+                f"{label},{extra}" if extra else label, value / divisor if divisor != 1 else value
+            )
 
 
 def _add_gpus(families: Families, label: str, job: RunningJob) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from joblens.model.recipes.recipe import OperatorInfo, ParameterInfo
-from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
+from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap, wrap_beside
 
 _KINDS = {
     "mapper": "Mappers change rows",
@@ -30,12 +30,12 @@ def render_operators(infos: Sequence[OperatorInfo], *, width: int, paint: Palett
 
 def _entry(info: OperatorInfo, name_width: int, width: int, paint: Palette) -> list[str]:
     body = " " * (name_width + 4)
-    texts = wrap(clean(_first_sentence(info.summary)), width, body) or [""]
+    head = f"  {pad(clean(info.name), name_width)}  "
+    lines = wrap_beside(head, clean(_first_sentence(info.summary)), width)
     notes = [f"from {info.source}"] if info.source else []
     notes += [f"✗ {info.problem}"] if info.problem else []
-    beside = texts[0].removeprefix(body)
     noted = [paint.paint(line, "yellow") for note in notes for line in wrap(clean(note), width, body)]
-    return [f"  {pad(clean(info.name), name_width)}  {beside}".rstrip(), *texts[1:], *noted]
+    return [*lines, *noted]
 
 
 def render_operator(info: OperatorInfo, *, width: int, paint: Palette = PLAIN) -> list[str]:
@@ -63,12 +63,10 @@ def _parameters(parameters: Sequence[ParameterInfo], width: int) -> list[str]:
     body = " " * (head_width + 4)
     lines: list[str] = []
     for parameter, head in zip(parameters, heads, strict=True):
-        texts = wrap(clean(parameter.meaning), width, body) if parameter.meaning else [""]
         if len(head) > head_width:
-            lines += [*wrap(head, width, "  "), *(text for text in texts if text)]
-            continue
-        lines.append(f"  {pad(head, head_width)}  {texts[0].removeprefix(body)}".rstrip())
-        lines += texts[1:]
+            lines += [*wrap(head, width, "  "), *wrap(clean(parameter.meaning), width, body)]
+        else:
+            lines += wrap_beside(f"  {pad(head, head_width)}  ", clean(parameter.meaning), width)
     return lines
 
 

@@ -9,12 +9,11 @@ from joblens.model.jobs.details import OperatorTable
 from joblens.model.jobs.job import Record
 from joblens.model.recipes.recipe import RecipePlan
 from joblens.model.recipes.snapshot import JobSnapshot, PartitionStatus, ProcessingStatus
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, listed, more
 from joblens.plan.recipes.job_folder import DiskNeed, disk_need, resumption_command
 from joblens.views.jobs.recipe_operators import operator_lines, partition_counts, reject_lines
 from joblens.views.recipes.snapshot import STATUS_COLOURS
-from joblens.views.text.numbers import UNKNOWN, counted, seconds, share
+from joblens.views.text.numbers import UNKNOWN, seconds, share
 from joblens.views.text.style import Palette, clean, pad, wrap
 from joblens.views.text.table import Column, render_table
 
@@ -164,7 +163,7 @@ def _failed_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
         lines += wrap(_failure(group), max(40, width), "  ")
     left = len(failed) - sum(map(len, groups_shown))
     if left:
-        lines.append(f"  … and {counted(left, 'more partition')}")
+        lines.append(f"  {more(left, 'partition')}")
     return lines
 
 

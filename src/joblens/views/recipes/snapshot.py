@@ -10,15 +10,22 @@ from joblens.model.recipes.snapshot import (
     ProcessingStatus,
     StepProgress,
 )
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, more
 from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
-from joblens.views.runs.live import round_share
-from joblens.views.text.numbers import UNKNOWN, clock, count, counted, percent, share
-from joblens.views.text.style import Palette, clean, clean_lines, fit, visible_width
-from joblens.views.text.table import Column, columns_with_whole_names, render_table
+from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
+from joblens.views.text.numbers import UNKNOWN, clock, count, instant, percent, share
+from joblens.views.text.style import (
+    Palette,
+    clean,
+    clean_lines,
+    fit,
+    pad,
+    title_line,
+    visible_width,
+    wrap_beside,
+)
+from joblens.views.text.table import Column, columns_that_fit, render_table
 
-_DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"
-_BAR_LEAST, _BAR_MOST = 8, 40
 _OPERATOR_COLUMNS = (
     Column("OPERATOR", gives_way=True, least=16),
     Column("DONE", is_right=True),
@@ -76,18 +83,9 @@ def _head(snapshot: JobSnapshot, name: str, elapsed_s: float, width: int, paint:
     rows = snapshot.rows_in
     speed = "" if not rows or elapsed_s < 1 else f"{rows / elapsed_s:,.0f} rows/s"
     left = "" if is_over or snapshot.eta_seconds is None else f"about {clock(snapshot.eta_seconds)} left"
-    for title, rest in (
-        (f"{clean(name)}  {clean(snapshot.job_id)}", "  ".join(part for part in (speed, left) if part)),
-        (clean(name), "  ".join(part for part in (speed, left) if part)),
-        (clean(name), left),
-        (clean(name), ""),
-    ):
-        if visible_width(title) + visible_width(status) + visible_width(rest) + 4 <= width:
-            break
-    title = fit(title, width - visible_width(status) - 2)
-    painted = paint.paint(fit(status, width), STATUS_COLOURS.get(snapshot.overall_status, "cyan"))
-    parts = (paint.paint(title, "bold"), painted, paint.paint(rest, "dim"))
-    return "  ".join(part for part in parts if part)
+    title, rest = clean(name), "  ".join(part for part in (speed, left) if part)
+    options = [(f"{title}  {clean(snapshot.job_id)}", rest), (title, rest), (title, left), (title, "")]
+    return title_line(options, status, STATUS_COLOURS.get(snapshot.overall_status, "cyan"), width, paint)
 
 
 def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
@@ -104,10 +102,10 @@ def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
             words.append(f"{number:,} {word}")
     text = "  ".join(words)
     label = "partitions"
-    bar = min(_BAR_MOST, width - len(label) - visible_width(text) - 4)
-    if bar < _BAR_LEAST:
+    bar_width = min(BAR_MOST, width - len(label) - visible_width(text) - 4)
+    if bar_width < BAR_LEAST:
         return fit(f"{label}  {text}", width)
-    return f"{label}  {_bar(snapshot, bar, paint)}  {text}"
+    return f"{label}  {_bar(snapshot, bar_width, paint)}  {text}"
 
 
 def _at_work(snapshot: JobSnapshot) -> tuple[int, int]:
@@ -125,15 +123,7 @@ def _bar(snapshot: JobSnapshot, columns: int, paint: Palette) -> str:
     """Draws a bar of finished operations: a bar of partitions would not move for long."""
     done = round_share(round(1000 * snapshot.overall_fraction), 1000, columns)
     failed = 1 if snapshot.failed_partitions else 0
-    running = 1 if snapshot.in_progress_partitions else 0
-    done = min(done, columns - failed - running)
-    left = columns - done - failed - running
-    return (
-        paint.paint(_DONE * done, "green")
-        + paint.paint(_FAILED * failed, "red")
-        + paint.paint(_RUNNING * running, "cyan")
-        + paint.paint(_LEFT * left, "dim")
-    )
+    return bar((done, failed, 1 if snapshot.in_progress_partitions else 0), columns, paint)
 
 
 def _operators(
@@ -156,10 +146,9 @@ def _operators(
         for each in shown
     ]
     used_columns = [index for index in range(len(_OPERATOR_COLUMNS)) if any(row[index] for row in rows)]
-    fitting = columns_with_whole_names(_OPERATOR_COLUMNS, used_columns, rows, width)
-    columns = [_OPERATOR_COLUMNS[index] for index in fitting]
-    lines = render_table(columns, [[row[index] for index in fitting] for row in rows], width, paint)
-    return [*lines, paint.paint(fit(f"… {hidden:,} more", width), "dim")] if hidden else lines
+    fitting = columns_that_fit(_OPERATOR_COLUMNS, used_columns, rows, width, whole_names=True)
+    lines = render_table(_OPERATOR_COLUMNS, rows, width, paint, indexes=fitting)
+    return [*lines, paint.paint(fit(more(hidden), width), "dim")] if hidden else lines
 
 
 def _done(progress: OperatorProgress, paint: Palette) -> str:
@@ -215,11 +204,7 @@ def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> lis
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    import textwrap
-
-    lines_left = max(_LABEL, width - _LABEL)
-    parts = textwrap.wrap(text, lines_left, break_long_words=False, break_on_hyphens=False)
-    return [f"{'' if number else label:<{_LABEL}}{part}" for number, part in enumerate(parts)]
+    return wrap_beside(pad(label, _LABEL), text, max(2 * _LABEL, width)) if text else []
 
 
 def _status_text(status: ProcessingStatus) -> str:
@@ -297,9 +282,7 @@ def _checkpoints(snapshot: JobSnapshot) -> str:
 
 
 def _moment(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return instant(int(seconds) * 1_000_000)
 
 
 def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
@@ -310,8 +293,7 @@ def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[s
     fitting = [
         index for index in range(len(_COLUMNS)) if any(row[index] not in ("", UNKNOWN) for row in rows)
     ]
-    columns = [_COLUMNS[index] for index in fitting]
-    return render_table(columns, [[row[index] for index in fitting] for row in rows], width, paint)
+    return render_table(_COLUMNS, rows, width, paint, indexes=fitting)
 
 
 def _step_cells(one: StepProgress) -> list[str]:
@@ -351,7 +333,7 @@ def _unfinished_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
     shown.sort(key=lambda one: (one.status is not ProcessingStatus.FAILED, one.is_waiting, one.partition_id))
     lines = [fit(_partition_line(one), width) for one in shown[:_MOST_PARTITIONS]]
     if len(shown) > _MOST_PARTITIONS:
-        lines.append(f"… and {len(shown) - _MOST_PARTITIONS:,} more partitions like these")
+        lines.append(more(len(shown) - _MOST_PARTITIONS, "partition"))
     return ["", *lines] if lines else []
 
 

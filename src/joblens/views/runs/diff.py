@@ -14,11 +14,10 @@ from joblens.analysis.comparing.job_differences import (
     is_too_small,
 )
 from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN, counted
-from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap
-from joblens.views.text.table import Column, render_table
+from joblens.model.values.units import counted, format_bytes, format_duration, listed, more
+from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN
+from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap, wrap_beside
+from joblens.views.text.table import Column, columns_that_fit, render_table
 
 _NAMES = {
     "most_jobs": "jobs",
@@ -107,28 +106,19 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
 def _jobs(shown: Sequence[JobChange], width: int, paint: Palette) -> list[str]:
     """Omits CPU time first if there is no space for all columns: it mostly follows the time."""
     rows = [_job_row(job, paint) for job in shown]
-    lines: list[str] = []
-    omitted: tuple[str, ...] = ()
-    for omitted in ((), ("CPU",), ("CPU", "CHANGED")):
-        shown_columns = [index for index, column in enumerate(_JOB_COLUMNS) if column.title not in omitted]
-        columns = [_JOB_COLUMNS[index] for index in shown_columns]
-        lines = render_table(columns, [[row[index] for index in shown_columns] for row in rows], width, paint)
-        if max(map(visible_width, lines)) <= width:
-            break
-    return [*lines, *_not_shown(omitted)]
+    indexes = columns_that_fit(_JOB_COLUMNS, range(len(_JOB_COLUMNS)), rows, width)
+    lines = render_table(_JOB_COLUMNS, rows, width, paint, indexes=indexes)
+    omitted = [column.title for index, column in enumerate(_JOB_COLUMNS) if index not in indexes]
+    if omitted:
+        lines += ["", f"Omitted: {' and '.join(omitted)}; a wider terminal or a pipe shows all"]
+    return lines
 
 
-def _not_shown(omitted: Sequence[str]) -> list[str]:
-    if not omitted:
-        return []
-    return ["", f"Omitted: {' and '.join(omitted)}; a wider terminal or a pipe shows all"]
-
-
-def _option(name: str, before: str, after: str, width: int) -> list[str]:
+def _option(name: str, before: str, after: str, width: int, indent: str = "") -> list[str]:
     line = f"  {name}: {before} → {after}"
     if visible_width(line) <= width:
         return [line]
-    return [f"  {name}:", fit(f"    {before}", width), fit(f"  → {after}", width)]
+    return [fit(f"  {name}:", width), fit(f"    {indent}{before}", width), fit(f"  {indent}→ {after}", width)]
 
 
 def _environment(found: RunDiff, width: int, paint: Palette) -> list[str]:
@@ -140,9 +130,9 @@ def _environment(found: RunDiff, width: int, paint: Palette) -> list[str]:
         jobs = "all jobs" if shared.jobs == found.surroundings_of else counted(shared.jobs, "job")
         name = f"{one.group} {clean(one.name)} ({jobs})"
         lines += _option(name, _plain(one.before), _plain(one.after), width)
-    more = len(found.surroundings) - _ENVIRONMENT_SHOWN
-    if more > 0:
-        lines.append(paint.paint(f"  … {more:,} more; --json has them", "dim"))
+    hidden = len(found.surroundings) - _ENVIRONMENT_SHOWN
+    if hidden > 0:
+        lines.append(paint.paint(f"  {more(hidden)}; --json has them", "dim"))
     return lines
 
 
@@ -232,7 +222,7 @@ def _spec(lines: Sequence[str], width: int, paint: Palette) -> list[str]:
         text = fit(clean(line), width - 2)
         body.append("  " + (paint.paint(text, colours[line[0]]) if line[:1] in colours else text))
     if len(shown) > _SPEC_LINES_SHOWN:
-        body.append(paint.paint(f"  … {len(shown) - _SPEC_LINES_SHOWN:,} more lines; --json has them", "dim"))
+        body.append(paint.paint(f"  {more(len(shown) - _SPEC_LINES_SHOWN, 'line')}; --json has them", "dim"))
     return body
 
 
@@ -256,6 +246,7 @@ def _change_form(change: Change) -> dict[str, float | None]:
 
 _ALWAYS = ("duration_s", "cpu_s", "memory_peak_bytes")
 _MOST_OF_A_GROUP = 12
+_GROUP = 14  # columns of its name
 _COLOURS = {"measured": "green", "fits": "cyan", "possible": "dim"}
 _MARKS = {"up": "▲", "down": "▼"}
 
@@ -348,20 +339,16 @@ def _differences(found: JobDiff, width: int, paint: Palette, *, shows_all: bool)
         here = [one for one in found.differences if one.group == group]
         shown = here if shows_all else here[:_MOST_OF_A_GROUP]
         for index, one in enumerate(shown):
-            title = paint.paint(pad(group if index == 0 else "", 14), "cyan")
+            title = paint.paint(pad(group if index == 0 else "", _GROUP), "cyan")
             lines += _difference(title, one, width)
         if len(shown) < len(here):
-            lines.append(paint.paint(f"{'':16}… {len(here) - len(shown):,} more; --all shows them", "dim"))
+            lines.append(paint.paint(f"{'':16}{more(len(here) - len(shown))}; --all shows them", "dim"))
     return lines
 
 
 def _difference(title: str, one: Difference, width: int) -> list[str]:
     before, after = (UNKNOWN if value is None else clean(value) or "''" for value in (one.before, one.after))
-    name = clean(one.name)
-    line = f"  {title}{name}: {before} → {after}"
-    if visible_width(line) <= width:
-        return [line]
-    return [fit(f"  {title}{name}:", width), fit(f"{'':18}{before}", width), fit(f"{'':16}→ {after}", width)]
+    return _option(f"{title}{clean(one.name)}", before, after, width, " " * _GROUP)
 
 
 def _causes(causes: Sequence[Cause], width: int, paint: Palette) -> list[str]:
@@ -369,9 +356,8 @@ def _causes(causes: Sequence[Cause], width: int, paint: Palette) -> list[str]:
         return []
     lines = ["", paint.paint("Possible causes", "bold")]
     for cause in causes:
-        first, *more = wrap(clean(cause.text), max(30, min(width, 110) - 12)) or [""]
-        lines.append(f"  {paint.paint(pad(cause.kind, 10), _COLOURS[cause.kind])}{first}")
-        lines += [f"{'':12}{line}" for line in more]
+        head = f"  {paint.paint(pad(cause.kind, 10), _COLOURS[cause.kind])}"
+        lines += wrap_beside(head, clean(cause.text), max(42, min(width, 110)))
     return lines
 
 

@@ -7,15 +7,14 @@ from msgspec import to_builtins
 
 from joblens.engine.progress.progress import JobFailure, RunProgress, StageProgress
 from joblens.model.runs.run import JobState, RunStatus
-from joblens.model.values.units import format_duration
-from joblens.views.text.numbers import UNKNOWN, clock, compact_bytes, counted, percent
-from joblens.views.text.style import Palette, clean, fit, pad, visible_width
+from joblens.model.values.units import counted, format_duration, more
+from joblens.views.text.charts import BAR_LEAST, BAR_MOST, bar, round_share
+from joblens.views.text.numbers import UNKNOWN, clock, compact_bytes, percent
+from joblens.views.text.style import Palette, clean, fit, pad, title_line, visible_width
 from joblens.views.text.table import Column, render_table
 
 _CANCELED = JobState.CANCELED.label  # spelled as in the tables of a run
-_DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"  # distinguishable without colours too
 _NAME_LEAST = 28
-_BAR_LEAST, _BAR_MOST = 8, 40
 _FAILURES_SHOWN = 5
 _COLUMNS = (
     Column("RUNNING", gives_way=True),
@@ -51,17 +50,9 @@ def render_run_live(progress: RunProgress, *, width: int, height: int, paint: Pa
 
 def _head(progress: RunProgress, width: int, paint: Palette) -> str:
     status = f"{progress.status.value} {clock(progress.elapsed_s)}"
-    left = _left(progress)
     name = f"{clean(progress.name)}  run {progress.run}"
-    for rest in (eta(progress), left, ""):
-        if visible_width(name) + visible_width(status) + visible_width(rest) + 4 <= width:
-            break
-    else:
-        rest, name = "", fit(name, width - visible_width(status) - 2)
-    if visible_width(name) < 4:
-        return fit(status, width)
-    parts = [paint.paint(name, "bold"), paint.paint(status, _STATUS_COLOURS[progress.status])]
-    return "  ".join([*parts, paint.paint(rest, "dim")] if rest else parts)
+    options = [(name, rest) for rest in (eta(progress), _left(progress), "")]
+    return title_line(options, status, _STATUS_COLOURS[progress.status], width, paint)
 
 
 def eta(progress: RunProgress) -> str:
@@ -98,14 +89,14 @@ def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, lines_l
     name_width = max((visible_width(name) for name in names), default=0)
     counts_width = max((visible_width(text) for text in counts), default=0)
     # The longest bar leaves the rest to names; if that is too little, the bar is shortened.
-    least = min(name_width, _NAME_LEAST, width - counts_width - _BAR_LEAST - 4)
-    name_width = max(4, least, min(name_width, width - counts_width - _BAR_MOST - 4))
-    bar = min(_BAR_MOST, width - name_width - counts_width - 4)
+    least = min(name_width, _NAME_LEAST, width - counts_width - BAR_LEAST - 4)
+    name_width = max(4, least, min(name_width, width - counts_width - BAR_MOST - 4))
+    bar_width = min(BAR_MOST, width - name_width - counts_width - 4)
     lines = []
     for stage, name, text in zip(shown, names, counts, strict=True):
         parts = [pad(fit(name, name_width), name_width)]
-        if bar >= _BAR_LEAST:
-            parts.append(_bar(stage, bar, paint))
+        if bar_width >= BAR_LEAST:
+            parts.append(_bar(stage, bar_width, paint))
         width_left = width - sum(visible_width(part) + 2 for part in parts)
         parts.append(fit(text, max(0, width_left)))
         lines.append("  ".join(parts).rstrip())
@@ -122,23 +113,9 @@ def _bar(stage: StageProgress, columns: int, paint: Palette) -> str:
     ends = [
         round_share(count, stage.total, columns) for count in (done, done + failed, done + failed + running)
     ]
-    done_columns = ends[0]
-    failed_columns = max(ends[1] - done_columns, 1 if failed else 0)
-    running_columns = max(ends[2] - done_columns - failed_columns, 1 if running else 0)
-    done_columns = min(done_columns, columns - failed_columns - running_columns)
-    left = columns - done_columns - failed_columns - running_columns
-    return (
-        paint.paint(_DONE * done_columns, "green")
-        + paint.paint(_FAILED * failed_columns, "red")
-        + paint.paint(_RUNNING * running_columns, "cyan")
-        + paint.paint(_LEFT * left, "dim")
-    )
-
-
-def round_share(count: int, total: int, columns: int) -> int:
-    if count >= total:
-        return columns
-    return min(columns - 1, round(columns * count / total))
+    failed_columns = max(ends[1] - ends[0], 1 if failed else 0)
+    running_columns = max(ends[2] - ends[0] - failed_columns, 1 if running else 0)
+    return bar((ends[0], failed_columns, running_columns), columns, paint)
 
 
 def _counts(stage: StageProgress, digits: int) -> str:
@@ -198,7 +175,7 @@ def _running(progress: RunProgress, width: int, paint: Palette, lines_left: int)
         columns, rows = _COLUMNS[:-1], [row[:-1] for row in rows]
     lines = render_table(columns, rows, width, paint)
     if len(shown) < len(ordered):
-        lines.append(paint.paint(f"… and {len(ordered) - len(shown):,} more", "dim"))
+        lines.append(paint.paint(more(len(ordered) - len(shown)), "dim"))
     return lines
 
 

@@ -19,10 +19,9 @@ from joblens.model.clusters.placement import (
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, TriggerType
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import counted, format_bytes, format_duration, listed, more
 from joblens.plan.workflows.graph import Stage, jobs_by_kind, kind_name
-from joblens.views.text.numbers import UNKNOWN, counted
+from joblens.views.text.numbers import UNKNOWN, amounts
 from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap
 from joblens.views.text.table import Column, render_table
 
@@ -173,14 +172,7 @@ def _request(plan: Plan, one: PlannedRequest) -> str:
 
 
 def _size(one: PlannedRequest) -> str:
-    parts = []
-    if one.cpus is not None:
-        parts.append(counted(one.cpus, "CPU"))
-    if one.memory_bytes:
-        parts.append(format_bytes(one.memory_bytes))
-    if one.gpus:
-        parts.append(counted(one.gpus, "GPU"))
-    parts += [f"{clean(name)}={amount:g}" for name, amount in one.resources.items()]
+    parts = amounts(one) + [f"{clean(name)}={amount:g}" for name, amount in one.resources.items()]
     if one.nodes > 1:
         parts = [f"{one.nodes:,} nodes" + (f" with {', '.join(parts)} per node" if parts else "")]
     if one.walltime_s is not None:
@@ -210,19 +202,13 @@ def render_cluster(cluster: ClusterPreview, *, width: int) -> list[str]:
     lines = [fit(f"Engine {cluster.engine}: {clean(cluster.where)}", width)]
     lines += [fit(_INDENT + _capacity(one), width) for one in cluster.capacity[:_MOST_NODES]]
     if len(cluster.capacity) > _MOST_NODES:
-        lines.append(f"{_INDENT}and {len(cluster.capacity) - _MOST_NODES:,} more")
+        lines.append(f"{_INDENT}{more(len(cluster.capacity) - _MOST_NODES)}")
     return lines
 
 
 def _capacity(one: Capacity) -> str:
     parts = [counted(one.count, "node")] if one.count > 1 or one.is_default else []
-    if one.cpus is not None:
-        parts.append(counted(one.cpus, "CPU"))
-    if one.memory_bytes:
-        parts.append(format_bytes(one.memory_bytes))
-    if one.gpus:
-        parts.append(counted(one.gpus, "GPU"))
-    parts += [f"{clean(name)}={amount:g}" for name, amount in one.resources.items()]
+    parts += amounts(one) + [f"{clean(name)}={amount:g}" for name, amount in one.resources.items()]
     if one.time_limit_s is not None:
         parts.append(f"at most {format_duration(one.time_limit_s)}")
     if one.queues:
@@ -325,22 +311,10 @@ def render_check(
     paint: Palette = PLAIN,
 ) -> list[str]:
     """Formats the result of `validate`. `largest`: the largest need of any job."""
-    needs = ", ".join(_amounts(largest))
+    time = [format_duration(largest.timeout_s)] if largest.timeout_s is not None else []
+    needs = ", ".join(amounts(largest) + time)
     size = f"{counted(jobs, 'job')} in {counted(stages, 'stage')}"
     verdict = paint.paint("valid", "green")
     first = f"{clean(file)}: {verdict}: {size}" + (f"; a job needs at most {needs}" if needs else "")
     mark = paint.paint("warning", "yellow")
     return [first, *(f"  {mark}: {clean(warning)}" for warning in warnings)]
-
-
-def _amounts(largest: Requirements) -> list[str]:
-    amounts = []
-    if largest.cpus is not None:
-        amounts.append(counted(largest.cpus, "CPU"))
-    if largest.memory_bytes is not None:
-        amounts.append(format_bytes(largest.memory_bytes))
-    if largest.gpus:
-        amounts.append(counted(largest.gpus, "GPU"))
-    if largest.timeout_s is not None:
-        amounts.append(format_duration(largest.timeout_s))
-    return amounts

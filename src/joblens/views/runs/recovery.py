@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from joblens.analysis.findings.failure_causes import Cause
 from joblens.engine.life.recovery_plan import JobRecovery
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import UNKNOWN, counted
+from joblens.model.values.units import counted, format_bytes, format_duration, listed
+from joblens.views.text.numbers import UNKNOWN
 from joblens.views.text.style import Palette, clean, wrap
 from joblens.views.text.table import Column, render_table
 

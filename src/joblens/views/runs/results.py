@@ -2,16 +2,23 @@
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from joblens.analysis.runs.status import FailedAction, FailedJob, RunEnding, run_label
 from joblens.analysis.runs.table import ResultRow, RunSummary
 from joblens.model.runs.run import JobState, RunStatus
-from joblens.model.values.lists import listed
-from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration, format_instant, in_gb
+from joblens.model.values.units import (
+    UNITS_NOTE,
+    format_bytes,
+    format_duration,
+    format_instant,
+    in_gb,
+    listed,
+    more,
+)
 from joblens.views.text.numbers import UNKNOWN, mark_bound
-from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width, wrap
-from joblens.views.text.table import Column, render_table
+from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap_beside
+from joblens.views.text.table import Column, columns_that_fit, render_table
 
 STATE_COLOURS = {
     JobState.UNINITIALIZED: "dim",
@@ -27,39 +34,38 @@ STATE_COLOURS = {
     JobState.PENDING_FAILED: "red",
 }
 _COLUMNS = (
-    Column("Job ID", is_right=True),
+    Column("Job ID", is_right=True, goes=11),
     Column("Job Name", gives_way=True, keeps_end=True, least=12),
-    Column("Label", gives_way=True, least=6),
+    Column("Label", gives_way=True, least=6, goes=9),
     Column("Status"),
-    Column("Return Code", is_right=True),
-    Column("Duration", is_right=True),
-    Column("Peak CPU %", is_right=True),
-    Column("Avg CPU %", is_right=True),
-    Column("Peak Mem (GB)", is_right=True),
-    Column("Avg Mem (GB)", is_right=True),
-    Column("Attempts", is_right=True),
-    Column("Where", gives_way=True, least=12),
-    Column("Reason", gives_way=True, least=20),
+    Column("Return Code", is_right=True, goes=4),
+    Column("Duration", is_right=True, goes=7),
+    Column("Peak CPU %", is_right=True, goes=5),
+    Column("Avg CPU %", is_right=True, goes=2),
+    Column("Peak Mem (GB)", is_right=True, goes=8),
+    Column("Avg Mem (GB)", is_right=True, goes=1),
+    Column("Attempts", is_right=True, goes=3),
+    Column("Where", gives_way=True, least=12, goes=6),
+    Column("Reason", gives_way=True, least=20, goes=10),
 )
-# Order in which columns are omitted on a narrow terminal.
-_OMITTED_FIRST = (
-    *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %", "Where"),
-    *("Duration", "Peak Mem (GB)", "Label", "Reason", "Job ID"),
-)
+_OPTIONAL = ("Where", "Reason", "Label")  # shown if a job has a value
 _MOST_REASONS = 10
 _MOST_NAMES = 3
-_GAP = 2
 
 
 def render_results(rows: Sequence[ResultRow], *, width: int | None, paint: Palette) -> list[str]:
     """Formats results. `width`: of the terminal; None in a pipe, which gets all columns in full."""
     cells = [_cells(row, paint) for row in rows]
-    columns = _columns_for(width, cells)
-    lines = [[row[column.title] for column in columns] for row in cells]
+    indexes = [
+        index
+        for index, column in enumerate(_COLUMNS)
+        if column.title not in _OPTIONAL or any(row[index] for row in cells)
+    ]
     if width is None:
-        return render_table(columns, lines, 1_000_000, paint)
-    table = render_table(columns, lines, width, paint)
-    note = ["", UNITS_NOTE] if any("GB" in column.title for column in columns) else []
+        return render_table(_COLUMNS, cells, 1_000_000, paint, indexes=indexes)
+    indexes = columns_that_fit(_COLUMNS, indexes, cells, width)
+    table = render_table(_COLUMNS, cells, width, paint, indexes=indexes)
+    note = ["", UNITS_NOTE] if any("GB" in _COLUMNS[index].title for index in indexes) else []
     return [*table, *_whole_reasons(rows, table[1:], width), *note]
 
 
@@ -72,55 +78,32 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
             jobs_of.setdefault(reason, []).append(clean(row.name))
     lines_found: list[str] = []
     for why, names in list(jobs_of.items())[:_MOST_REASONS]:
-        first, *rest = wrap(f"{listed(names, _MOST_NAMES)}: {why}", width, "  ")
-        lines_found += [first[2:], *rest]
+        lines_found += wrap_beside("", f"{listed(names, _MOST_NAMES)}: {why}", width, "  ")
     if len(jobs_of) > _MOST_REASONS:
-        lines_found.append(f"… and {len(jobs_of) - _MOST_REASONS:,} more reasons: --json has them all")
+        lines_found.append(f"{more(len(jobs_of) - _MOST_REASONS, 'reason')}: --json has them all")
     return ["", *lines_found] if lines_found else []
-
-
-def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[Column]:
-    """Returns the columns that fit, without empty optional ones."""
-    empty = {title for title in ("Where", "Reason", "Label") if not any(row[title] for row in cells)}
-    columns = [column for column in _COLUMNS if column.title not in empty]
-    if width is None:
-        return columns
-    needs = {
-        column.title: min(column.least, longest) if column.gives_way else longest
-        for column in columns
-        for longest in [
-            max([visible_width(column.title), *(visible_width(row[column.title]) for row in cells)])
-        ]
-    }
-    for title in (title for title in _OMITTED_FIRST if title in needs):
-        if sum(needs[column.title] + _GAP for column in columns) - _GAP <= width:
-            break
-        columns = [column for column in columns if column.title != title]
-    return columns
 
 
 def _reason(row: ResultRow) -> str:
     return "; ".join(text for text in (row.why, row.raised) if text)
 
 
-def _cells(row: ResultRow, paint: Palette) -> dict[str, str]:
-    return {
-        "Job ID": UNKNOWN if row.job_id is None else str(row.job_id),
-        "Job Name": clean(row.name),
-        "Label": clean(row.label),
-        "Status": paint.paint(row.state.label, STATE_COLOURS[row.state]),
-        "Return Code": UNKNOWN if row.return_code is None else str(row.return_code),
-        "Duration": format_duration(row.duration_s),
-        "Peak CPU %": _percent(row.peak_cpu_percent),
-        "Avg CPU %": _percent(row.avg_cpu_percent),
-        "Peak Mem (GB)": mark_bound(
-            _gigabytes(row.peak_memory_bytes), is_lower_bound=row.peak_memory_is_least
-        ),
-        "Avg Mem (GB)": _gigabytes(row.avg_memory_bytes),
-        "Attempts": str(row.attempts),
-        "Where": clean(row.where.describe()),
-        "Reason": clean(_reason(row)),
-    }
+def _cells(row: ResultRow, paint: Palette) -> list[str]:
+    return [
+        UNKNOWN if row.job_id is None else str(row.job_id),
+        clean(row.name),
+        clean(row.label),
+        paint.paint(row.state.label, STATE_COLOURS[row.state]),
+        UNKNOWN if row.return_code is None else str(row.return_code),
+        format_duration(row.duration_s),
+        _percent(row.peak_cpu_percent),
+        _percent(row.avg_cpu_percent),
+        mark_bound(_gigabytes(row.peak_memory_bytes), is_lower_bound=row.peak_memory_is_least),
+        _gigabytes(row.avg_memory_bytes),
+        str(row.attempts),
+        clean(row.where.describe()),
+        clean(_reason(row)),
+    ]
 
 
 def _percent(value: float | None) -> str:
@@ -146,7 +129,7 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
     for alike in _alike(ending.failures):
         lines += _failure(alike, width)
     if ending.more_failures:
-        lines.append(f"  … and {ending.more_failures:,} more")
+        lines.append(f"  {more(ending.more_failures)}")
     lines += render_actions(ending.actions, width=width)
     lines += render_failed_datasets(ending.datasets, width=width)
     return [*lines, *_hints(ending)]
@@ -157,22 +140,22 @@ def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
     lines = []
     for action in actions:
         command = f": {clean(action.command)}" if action.command else ""
-        text = f"{clean(action.name)} failed ({clean(action.why)}){command}"
-        first, *rest = wrap(text, max(40, width), "    ")
-        lines += [first[2:], *rest]
+        lines += _hanging(f"{clean(action.name)} failed ({clean(action.why)}){command}", width)
         if action.logs_dir:
             lines.append(f"    {clean(action.logs_dir)}")
     return lines
 
 
 def render_failed_datasets(datasets: Iterable[tuple[str, str]], *, width: int) -> list[str]:
-    """`datasets`: the name of each, and why it could not be finalized."""
+    """Lists datasets that could not be finalized, with reasons. `datasets`: (name, reason)."""
     lines = []
     for name, error in datasets:
-        text = f"dataset {clean(name)} could not be finalized: {clean(error)}"
-        first, *rest = wrap(text, max(40, width), "    ")
-        lines += [first[2:], *rest]
+        lines += _hanging(f"dataset {clean(name)} could not be finalized: {clean(error)}", width)
     return lines
+
+
+def _hanging(text: str, width: int) -> list[str]:
+    return wrap_beside("  ", text, max(40, width), "    ")
 
 
 def _alike(failures: Iterable[FailedJob]) -> list[list[FailedJob]]:
@@ -188,8 +171,7 @@ def _failure(alike: list[FailedJob], width: int) -> list[str]:
     failure = alike[0]
     why = f": {clean(failure.why)}" if failure.why else ""
     names = ", ".join(clean(one.name) for one in alike)
-    first, *rest = wrap(f"{names} {failure.state.label}{why}", max(40, width), "    ")
-    lines = [first[2:], *rest]  # in full: the end of a reason may be the advice
+    lines = _hanging(f"{names} {failure.state.label}{why}", width)  # in full: it may end with advice
     if failure.logs_dir:
         command = "" if failure.number is None else f"joblens logs {failure.number} · "
         lines.append(f"    {command}{clean(failure.logs_dir)}")
@@ -249,7 +231,5 @@ def render_summary(found: RunSummary) -> list[str]:
     ]
     lines = [f"{pad(name, _LABEL)} {value}" for name, value in pairs if value]
     if len(found.failed) > _FAILED_SHOWN:
-        lines.append(
-            f"… and {len(found.failed) - _FAILED_SHOWN:,} more: joblens results {run_label(run)} --failed"
-        )
+        lines.append(f"{more(len(found.failed) - _FAILED_SHOWN)}: joblens results {run_label(run)} --failed")
     return lines

@@ -20,18 +20,18 @@ from joblens.analysis.sizing.utilization import (
     specified_text,
 )
 from joblens.model.jobs.job import Record
-from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration
+from joblens.model.values.units import UNITS_NOTE, counted, format_bytes, format_duration
 from joblens.views.jobs.labels import name_with_attempt
-from joblens.views.text.numbers import UNKNOWN, counted, mark_bound
+from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width
-from joblens.views.text.table import Column, render_table
+from joblens.views.text.table import Column, columns_that_fit, render_table
 
 _ADVICE_COLUMNS = (
     Column("RESOURCE"),
     Column("CURRENT", is_right=True),
     Column("RECOMMENDED", is_right=True),
-    Column("MEDIAN", is_right=True),
-    Column("P95", is_right=True),
+    Column("MEDIAN", is_right=True, goes=2),
+    Column("P95", is_right=True, goes=1),
     Column("WHY", gives_way=True, least=20),
 )
 _QUANTILES = ("p50", "p95")
@@ -66,22 +66,11 @@ def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]
 
 def _advice(advice: Sequence[Advice], width: int, paint: Palette) -> list[str]:
     """Formats advice. Omits the distribution columns if reasons would be truncated."""
-    columns, rows = list(_ADVICE_COLUMNS), [_row(part, paint) for part in advice]
+    rows = [_row(part, paint) for part in advice]
     if not rows:
         return ["  no job completed: no advice"]
-    while len(columns) > 4 and _width(columns, rows) > width:
-        del columns[-2]
-        for row in rows:
-            del row[-2]
-    return render_table(columns, rows, width, paint)
-
-
-def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
-    widths = [
-        max(len(column.title), *(visible_width(row[index]) for row in rows))
-        for index, column in enumerate(columns)
-    ]
-    return sum(widths) + 2 * (len(widths) - 1)
+    indexes = columns_that_fit(_ADVICE_COLUMNS, range(len(_ADVICE_COLUMNS)), rows, width, whole_names=True)
+    return render_table(_ADVICE_COLUMNS, rows, width, paint, indexes=indexes)
 
 
 def _row(part: Advice, paint: Palette) -> list[str]:
@@ -160,9 +149,8 @@ def render_utilization(
         everything = sorted([*report.violations, *report.within], key=_order)
         lines = _table(everything, paint) if everything else [_nothing(report)]
     elif count:
-        noun = "violation" if count == 1 else "violations"
         lines = [
-            paint.paint(f"⚠ Found {count} resource over-utilization {noun}:", "yellow"),
+            paint.paint(f"⚠ Found {counted(count, 'resource over-utilization violation')}:", "yellow"),
             "",
             *_table(report.violations, paint),
             "",

@@ -8,8 +8,8 @@ import msgspec
 
 from joblens.model.jobs.job import Status
 from joblens.model.values.ids import short
-from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import UNKNOWN, counted, percent
+from joblens.model.values.units import counted, format_bytes, format_duration, more
+from joblens.views.text.numbers import UNKNOWN, percent
 from joblens.views.text.style import Palette, clean
 from joblens.views.text.table import Column, render_table
 
@@ -31,11 +31,13 @@ _WORKER_COLUMNS = (
     Column("HOST", goes=2),
     Column("USER", goes=3),
     Column("QUEUES"),
+    Column("LABEL"),
     Column("RUNNING", is_right=True),
     Column("SEEN", is_right=True, goes=1),
 )
 _QUEUE_COLUMNS = (
     Column("QUEUE"),
+    Column("LABEL"),
     Column("WAITING", is_right=True),
     Column("HELD", is_right=True),
     Column("OLDEST", is_right=True),
@@ -154,7 +156,7 @@ def _artifacts(result: Form) -> list[str]:
         f"      {clean(each['path'])}  {format_bytes(each['bytes'])}" for each in found[:_MOST_ARTIFACTS]
     ]
     if len(found) > _MOST_ARTIFACTS:
-        lines.append(f"      … and {len(found) - _MOST_ARTIFACTS} more")
+        lines.append(f"      {more(len(found) - _MOST_ARTIFACTS)}")
     return lines
 
 
@@ -216,32 +218,25 @@ def render_health(health: Form, *, width: int, paint: Palette) -> list[str]:
     ]
     if health["workers"]:
         rows = [_worker_row(worker) for worker in health["workers"]]
-        labels = [", ".join(worker["labels"]) for worker in health["workers"]]
-        lines += ["", *_with_labels(_WORKER_COLUMNS, rows, labels, 4, width, paint)]
+        lines += ["", *_with_used_labels(_WORKER_COLUMNS, rows, width, paint)]
     if health["backlog"]:
         rows = [_queue_row(each) for each in health["backlog"]]
-        labels = [each["label"] for each in health["backlog"]]
-        lines += ["", *_with_labels(_QUEUE_COLUMNS, rows, labels, 1, width, paint)]
+        lines += ["", *_with_used_labels(_QUEUE_COLUMNS, rows, width, paint)]
     if health["problems"]:
         lines += ["", *(f"{paint.paint('down', 'red')}  {clean(text)}" for text in health["problems"])]
     return lines
 
 
-def _with_labels(
-    columns: tuple[Column, ...],
-    rows: list[list[str]],
-    labels: list[str],
-    at: int,
-    width: int,
-    paint: Palette,
+def _with_used_labels(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, paint: Palette
 ) -> list[str]:
-    """Omits the column if no label is used."""
-    if any(labels):
-        columns = (*columns[:at], Column("LABEL"), *columns[at:])
-        rows = [
-            [*row[:at], clean(label) or UNKNOWN, *row[at:]] for row, label in zip(rows, labels, strict=True)
-        ]
-    return render_table(columns, rows, width, paint)
+    """Omits the column of labels if there are none."""
+    indexes = [
+        index
+        for index, column in enumerate(columns)
+        if column.title != "LABEL" or any(row[index] != UNKNOWN for row in rows)
+    ]
+    return render_table(columns, rows, width, paint, indexes=indexes)
 
 
 def _mark(*, ok: bool | None, paint: Palette) -> str:
@@ -256,6 +251,7 @@ def _worker_row(worker: Form) -> list[str]:
         clean(worker["host"]),
         "any user" if worker["any_user"] else clean(worker["user"]),
         ",".join(worker["queues"]),
+        clean(", ".join(worker["labels"])) or UNKNOWN,
         f"{worker['running']}/{worker['concurrency']}",
         f"{worker['seen_seconds_ago']:.0f}s ago",
     ]
@@ -263,4 +259,4 @@ def _worker_row(worker: Form) -> list[str]:
 
 def _queue_row(each: Form) -> list[str]:
     oldest = format_duration(each["oldest_waiting_seconds"]) if each["waiting"] else UNKNOWN
-    return [each["queue"], str(each["waiting"]), str(each["held"]), oldest]
+    return [each["queue"], clean(each["label"]) or UNKNOWN, str(each["waiting"]), str(each["held"]), oldest]

@@ -5,10 +5,9 @@ from typing import Any
 
 from joblens.analysis.runs.status import INTERRUPTED, RunRow, TaskGroupRow, WorkflowRow, run_label
 from joblens.model.runs.run import RunStatus, Workflow
-from joblens.model.values.lists import listed
-from joblens.model.values.units import format_bytes, format_duration, format_instant
+from joblens.model.values.units import counted, format_bytes, format_duration, format_instant, listed
 from joblens.views.jobs.labels import ago
-from joblens.views.text.numbers import UNKNOWN, counted
+from joblens.views.text.numbers import UNKNOWN, iso_instant
 from joblens.views.text.style import PLAIN, Palette, clean
 from joblens.views.text.table import Column, render_table
 
@@ -95,7 +94,7 @@ def render_workflow(
         ("description", clean(workflow.description)),
         ("file", clean(workflow.source)),
         ("user", clean(workflow.user)),
-        ("created", format_instant(workflow.created_at_us)[:19]),
+        ("created", iso_instant(workflow.created_at_us)),
     ]
     lines = [
         f"{paint.paint(clean(workflow.name), 'bold')}, {counted(len(rows), 'run')}",

@@ -6,9 +6,8 @@ from typing import Any
 from msgspec import to_builtins
 
 from joblens.model.tool import ParameterWay, Tool, ToolParameter, ToolStanding
-from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import counted
-from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
+from joblens.views.text.numbers import requirements_text
+from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap, wrap_beside
 
 
 def tool_form(standing: ToolStanding) -> dict[str, Any]:
@@ -31,9 +30,8 @@ def render_tools(standings: Sequence[ToolStanding], *, width: int, paint: Palett
     lines: list[str] = []
     for one in standings:
         tool = one.tool
-        texts = wrap(clean(tool.description), width, body) if tool is not None and tool.description else [""]
-        lines.append(f"  {pad(clean(one.name), name_width)}  {texts[0].removeprefix(body)}".rstrip())
-        lines += texts[1:]
+        description = "" if tool is None else clean(tool.description)
+        lines += wrap_beside(f"  {pad(clean(one.name), name_width)}  ", description, width)
         if tool is not None:
             lines += _script_summaries(tool, width, body, paint)
         lines += _problem(one, width, body, paint)
@@ -70,9 +68,7 @@ def render_tool(standing: ToolStanding, *, width: int, paint: Palette = PLAIN) -
     fact_width = max(len(name) for name, _ in facts)
     lines.append("")
     for name, text in facts:
-        body = " " * (fact_width + 2)
-        first, *others = wrap(clean(text), width, body) or [body]
-        lines += [f"{pad(name, fact_width)}  {first.removeprefix(body)}".rstrip(), *others]
+        lines += wrap_beside(f"{pad(name, fact_width)}  ", clean(text), width)
     for name, script in tool.scripts.items():
         lines += ["", paint.paint(clean(name), "bold"), *wrap(clean(script.description), width, "")]
         lines += _parameters(script.parameters, width)
@@ -92,7 +88,7 @@ def _facts(tool: Tool) -> list[tuple[str, str]]:
             "a new directory per job" if tool.own_folder else "the directory it was submitted from",
         ),
         ("artifacts", ", ".join(tool.artifacts)),
-        ("requests", _requirements(tool)),
+        ("requests", requirements_text(tool.requirements)),
         ("devices", ", ".join(tool.devices)),
         ("worker lost", "requeued" if tool.retry_lost == "safe" else "marked as lost"),
         ("from", tool.source or "built in"),
@@ -113,27 +109,13 @@ def _way(tool: Tool) -> str:
             return "none"
 
 
-def _requirements(tool: Tool) -> str:
-    asked = tool.requirements
-    parts = [
-        counted(asked.cpus, "CPU") if asked.cpus is not None else "",
-        f"{format_bytes(asked.memory_bytes)} of memory" if asked.memory_bytes is not None else "",
-        counted(asked.gpus, "GPU") if asked.gpus is not None else "",
-        f"{asked.pids} processes" if asked.pids is not None else "",
-        f"{format_duration(asked.timeout_s)} at most" if asked.timeout_s is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
 def _parameters(parameters: dict[str, ToolParameter], width: int) -> list[str]:
     heads = [f"{clean(name)} = {_value(each.default)}" for name, each in parameters.items()]
     head_width = max(map(len, heads), default=0)
     lines: list[str] = []
     for head, each in zip(heads, parameters.values(), strict=True):
-        body = " " * (head_width + 4)
         meaning = ", ".join(part for part in (each.description, _bounds(each)) if part)
-        first, *others = wrap(clean(meaning), width, body) or [body]
-        lines += [f"  {pad(head, head_width)}  {first.removeprefix(body)}".rstrip(), *others]
+        lines += wrap_beside(f"  {pad(head, head_width)}  ", clean(meaning), width)
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Text charts: sparklines and braille curves, and the sample curves they show."""
+"""Text charts: sparklines, progress bars and braille curves, and the sample curves they show."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from joblens.analysis.numbers.rates import cpu_percent, per_second, unreclaimable_bytes
 from joblens.model.jobs.sample import Sample
+from joblens.views.text.style import Palette
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BRAILLE_BASE = 0x2800
@@ -14,6 +15,8 @@ _BRAILLE_BASE = 0x2800
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 _DOT_ROWS = 4
 _DOT_COLUMNS = 2
+
+BAR_LEAST, BAR_MOST = 8, 40
 
 Series = Sequence[float | None]
 
@@ -38,6 +41,22 @@ def _block(value: float | None, highest: float) -> str:
         return _BLOCKS[0]
     step = int(value / highest * (len(_BLOCKS) - 1) + 0.5)
     return _BLOCKS[max(0, min(len(_BLOCKS) - 1, step))]
+
+
+def bar(columns_of: tuple[int, int, int], columns: int, paint: Palette) -> str:
+    """Draws progress in `columns`: done, failed and running ones; what remains is left to do."""
+    done, failed, running = columns_of
+    done = min(done, columns - failed - running)
+    parts = (("━", done, "green"), ("x", failed, "red"), ("─", running, "cyan"))
+    left = paint.paint("·" * (columns - done - failed - running), "dim")
+    return "".join(paint.paint(mark * width, colour) for mark, width, colour in parts) + left
+
+
+def round_share(count: int, total: int, columns: int) -> int:
+    """Returns the columns of a share; only the whole fills all of them."""
+    if count >= total:
+        return columns
+    return min(columns - 1, round(columns * count / total))
 
 
 def resample(times: Sequence[float], values: Series, columns: int) -> list[float | None]:

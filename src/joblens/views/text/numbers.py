@@ -1,7 +1,14 @@
 """Numbers as text: '-' for unknown, '≥' for a lower bound, '≈' for an estimate."""
 
-from joblens.model.jobs.job import Usage
-from joblens.model.values.units import format_bytes, format_duration
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from joblens.model.jobs.job import Requirements, Usage
+from joblens.model.values.units import counted, format_bytes, format_duration, format_instant
+
+if TYPE_CHECKING:
+    from joblens.model.clusters.placement import Capacity, PlannedRequest
 
 UNKNOWN = "-"
 AT_LEAST = "≥"
@@ -34,12 +41,6 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
-def counted(number: float, noun: str) -> str:
-    """Returns '1 job', '2,000 jobs', '0.5 CPUs'."""
-    text = f"{number:,.0f}" if number == int(number) else f"{number:g}"
-    return f"{text} {noun}" if number == 1 else f"{text} {noun}s"
-
-
 def compact_bytes(value: float | None) -> str:
     """Formats at most six columns: 1023B, 12.3M, 1.0G."""
     if value is None:
@@ -51,12 +52,37 @@ def compact_bytes(value: float | None) -> str:
     return f"{value:.0f}B"
 
 
+def amounts(of: Requirements | Capacity | PlannedRequest, *, memory: str = "") -> list[str]:
+    """Returns the known ones of '2 CPUs', '4.0 GiB' and '1 GPU'. `memory`: text after the size."""
+    parts = [counted(of.cpus, "CPU")] if of.cpus is not None else []
+    parts += [f"{format_bytes(of.memory_bytes)}{memory}"] if of.memory_bytes else []
+    return [*parts, counted(of.gpus, "GPU")] if of.gpus else parts
+
+
+def requirements_text(needs: Requirements) -> str:
+    """Returns '2 CPUs, 4.0 GiB memory, 100 processes, 1h00m00s time'."""
+    parts = amounts(needs, memory=" memory")
+    parts += [f"{needs.pids} processes"] if needs.pids is not None else []
+    parts += [f"{format_duration(needs.timeout_s)} time"] if needs.timeout_s is not None else []
+    return ", ".join(parts)
+
+
 def rate(bytes_per_second: float | None) -> str:
     return UNKNOWN if bytes_per_second is None else f"{format_bytes(bytes_per_second)}/s"
 
 
 def compact_rate(bytes_per_second: float | None) -> str:
     return UNKNOWN if bytes_per_second is None else f"{compact_bytes(bytes_per_second)}/s"
+
+
+def instant(at_us: int) -> str:
+    """Returns '2026-11-15 10:00:00 UTC', for titles."""
+    return f"{format_instant(at_us)[:19].replace('T', ' ')} UTC"
+
+
+def iso_instant(at_us: int) -> str:
+    """Returns '2026-11-15T10:00:00Z', which options such as --since take. JSON has microseconds."""
+    return f"{format_instant(at_us)[:19]}Z"
 
 
 def clock(elapsed_seconds: float) -> str:

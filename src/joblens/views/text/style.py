@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ _CODES = {
 }
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_LEAST_TITLE = 4  # columns; a shorter beginning says nothing
 _LINE_END = "⏎"  # a command may be a whole script
 
 STATUS_COLOURS = {
@@ -149,6 +151,29 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
         else:
             line = candidate
     return [*lines, indent + line] if line else lines
+
+
+def wrap_beside(head: str, text: str, width: int, indent: str = "") -> list[str]:
+    """Wraps text beside `head`. Further lines have the indentation, or else begin below the first word."""
+    indent = indent or " " * visible_width(head)
+    first, *others = wrap(text, width, indent) or [indent]
+    return [f"{head}{first[len(indent) :]}".rstrip(), *others]
+
+
+def title_line(
+    options: Iterable[tuple[str, str]], status: str, colour: str, width: int, paint: Palette
+) -> str:
+    """Returns 'title  status  rest' with the first (title, rest) that fits; else the last title, shortened,
+    or only the status."""
+    title = rest = ""
+    for title, rest in options:
+        if visible_width(title) + visible_width(status) + visible_width(rest) + 4 <= width:
+            break
+    else:
+        title, rest = fit(title, width - visible_width(status) - 2), ""
+        title = title if visible_width(title) >= _LEAST_TITLE else ""
+    parts = (paint.paint(title, "bold"), paint.paint(fit(status, width), colour), paint.paint(rest, "dim"))
+    return "  ".join(part for part in parts if part)
 
 
 PAGE_HEAD = """<!DOCTYPE html>

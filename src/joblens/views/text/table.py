@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from joblens.views.text.numbers import UNKNOWN
 from joblens.views.text.style import PLAIN, Palette, fit, fit_middle, pad, pad_left, visible_width
 
 _GAP = "  "
@@ -20,18 +21,24 @@ class Column(Struct, frozen=True):
 
 
 def render_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, paint: Palette = PLAIN
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    paint: Palette = PLAIN,
+    *,
+    indexes: Sequence[int] | None = None,
 ) -> list[str]:
-    """Returns the title line and rows. Cells may be coloured, except in columns that give way."""
+    """Returns the title line and rows. Cells may be coloured, except in columns that give way. `indexes`: of
+    the columns to show; None: all."""
+    indexes = range(len(columns)) if indexes is None else indexes
+    if width < _NARROW:
+        indexes = columns_that_fit(columns, indexes, rows, width)
+    columns = [columns[index] for index in indexes]
+    rows = [[row[index] for index in indexes] for row in rows]
     widths = [
-        max(visible_width(column.title), *(visible_width(row[index]) for row in rows))
-        if rows
-        else visible_width(column.title)
+        max(visible_width(text) for text in (column.title, *(row[index] for row in rows)))
         for index, column in enumerate(columns)
     ]
-    fitting = _columns_that_fit(columns, widths, width)
-    columns, widths = [columns[index] for index in fitting], [widths[index] for index in fitting]
-    rows = [[row[index] for index in fitting] for row in rows]
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     for index, column in reversed(list(enumerate(columns))):  # names come first and are shortened last
         if column.gives_way and excess > 0:
@@ -42,36 +49,36 @@ def render_table(
     return [paint.paint(titles, "bold"), *(_line(row, columns, widths) for row in rows)]
 
 
-def columns_with_whole_names(
-    columns: Sequence[Column], candidates: Sequence[int], rows: Sequence[Sequence[str]], width: int
+def columns_with_values(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the columns without those that may be omitted and have no value: they would waste space."""
+    return [
+        index
+        for index, column in enumerate(columns)
+        if not column.goes or any(row[index] not in ("", UNKNOWN) for row in rows)
+    ]
+
+
+def columns_that_fit(
+    columns: Sequence[Column],
+    indexes: Sequence[int],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    whole_names: bool = False,
 ) -> list[int]:
-    """Returns the columns that leave enough width for whole names, which may differ only at their ends. Omits
-    columns with the smallest `goes` first."""
-    widths = {
-        index: max(visible_width(text) for text in (columns[index].title, *(row[index] for row in rows)))
-        for index in candidates
-    }
-    for index in sorted(candidates, key=lambda each: columns[each].goes):
+    """Returns the columns that fit: a terminal would wrap longer lines. Omits those with the smallest `goes`
+    first. `whole_names`: without shortening names, which may differ only at their ends."""
+    widths = {}
+    for index in indexes:
+        column = columns[index]
+        longest = max(visible_width(text) for text in (column.title, *(row[index] for row in rows)))
+        widths[index] = longest if whole_names else _least(column, longest)
+    for index in sorted(indexes, key=lambda each: columns[each].goes):
         if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= width:
             break
         if columns[index].goes:
             del widths[index]
     return list(widths)
-
-
-def _columns_that_fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Returns the columns that fit: a terminal would wrap longer lines."""
-    candidates = list(range(len(columns)))
-    for least_wanted in sorted(
-        (index for index in candidates if columns[index].goes), key=lambda at: columns[at].goes
-    ):
-        needed = sum(_least(columns[index], widths[index]) for index in candidates) + len(_GAP) * (
-            len(candidates) - 1
-        )
-        if needed <= width or width >= _NARROW:
-            break
-        candidates.remove(least_wanted)
-    return candidates
 
 
 def _least(column: Column, width: int) -> int:

@@ -176,10 +176,10 @@ def test_keys_nobody_knows_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ([], "not a list"),
-        ("x", "not a string"),
+        ([], "a JSON object"),
+        ("x", "a JSON object"),
         (keystone_line(task_id=None), "no 'task_id'"),
-        (keystone_line(task_id=7), "'task_id' is a number"),
+        (keystone_line(task_id=7), "'task_id' is not a string"),
         (keystone_line(status="done"), "'status' is 'done'"),
         (keystone_line(start_time="yesterday"), "'start_time' is 'yesterday'"),
         (keystone_line(start_time="2h"), "'start_time' is '2h'"),

@@ -6,7 +6,6 @@ from joblens.analysis.numbers.rates import (
     host_cpu_percent,
     per_second,
     throttle_percent,
-    time_percent,
     unreclaimable_bytes,
 )
 from joblens.model.jobs.sample import Sample
@@ -50,11 +49,6 @@ def test_without_periods_nothing_was_throttled() -> None:
 
 def test_without_a_reading_throttling_is_unknown() -> None:
     assert throttle_percent(a_sample(0), a_sample(1)) is None
-
-
-def test_pressure_is_the_share_of_time_spent_waiting() -> None:
-    earlier, later = a_sample(0, io_some_usec=0), a_sample(2, io_some_usec=500_000)
-    assert time_percent(earlier, later, "io_some_usec") == 25.0
 
 
 def test_the_host_is_busy_when_all_cores_are() -> None:

@@ -5,8 +5,6 @@ from hypothesis import strategies as st
 from joblens.analysis.numbers.statistics import (
     ZERO_BUCKET,
     bucket_of,
-    buckets_of,
-    distribution_of,
     merge,
     nearest_rank,
     quantile,
@@ -15,6 +13,7 @@ from joblens.analysis.numbers.statistics import (
 )
 from joblens.model.history import GroupStatistics, Statistics
 from joblens.model.values.units import MIB
+from tests.builders.distributions import buckets_of, distribution_of
 
 positive = st.floats(min_value=1e-9, max_value=1e18)
 

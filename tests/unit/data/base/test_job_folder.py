@@ -35,7 +35,7 @@ def test_the_lock_of_a_dead_executor_is_waited_for_because_its_workers_hold_it_t
     passing, folder = FakeTime(), JobFolder(str(tmp_path / "job"))
     dead = Holder(pid=os.getpid(), start_ticks=1, host=os.uname().nodename)
     descriptor = hold(folder, dead)
-    with pytest.raises(JobIsRunning, match=r"being run by process \d+ on "):
+    with pytest.raises(JobIsRunning, match=r"already running in process \d+ on "):
         take_lock(folder, mono_s=passing.mono_s, sleep=passing.sleep)
     assert 10 <= passing.now_s < 10.1
     os.close(descriptor)

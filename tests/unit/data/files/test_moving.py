@@ -144,5 +144,5 @@ def test_a_part_that_is_in_neither_place_is_reported(tmp_path: Path, monkeypatch
     scene = Scene(tmp_path)
     cut_short(scene, monkeypatch, after=2)
     os.unlink(scene.parts[2].path)
-    with pytest.raises(JoblensError, match="part2 is lost"):
+    with pytest.raises(JoblensError, match="part2 is missing"):
         scene.move()

@@ -9,7 +9,8 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from joblens.data.base.operator import RowErrors
-from joblens.data.partition.operator_run import check_operator, first_bad, joined_batches, keeping, work_on
+from joblens.data.partition.operator_run import check_operator, first_bad, keeping, work_on
+from joblens.data.rows.batch import joined_batches
 from joblens.model.errors import BrokenOperator
 
 

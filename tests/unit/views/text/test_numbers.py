@@ -5,7 +5,6 @@ import pytest
 from joblens.views.text.numbers import (
     clock,
     compact_bytes,
-    counted,
     grams,
     joules,
     mark_bound,
@@ -51,10 +50,6 @@ def test_small_shares_keep_a_decimal() -> None:
 
 def test_a_running_clock_keeps_its_width() -> None:
     assert [clock(7.9), clock(754), clock(3723)] == ["00:07", "12:34", "1:02:03"]
-
-
-def test_one_is_singular() -> None:
-    assert [counted(1, "job"), counted(2000, "job")] == ["1 job", "2,000 jobs"]
 
 
 @pytest.mark.parametrize(

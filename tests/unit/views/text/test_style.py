@@ -4,7 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.model.jobs.job import Status
-from joblens.views.text.style import PLAIN, Palette, clean, clean_lines, fit, visible_width, wrap
+from joblens.views.text.style import (
+    PLAIN,
+    Palette,
+    clean,
+    clean_lines,
+    fit,
+    title_line,
+    visible_width,
+    wrap,
+    wrap_beside,
+)
 
 
 def test_colour_is_put_on_only_where_wanted() -> None:
@@ -47,3 +57,19 @@ def test_wrapped_text_has_the_same_words_in_lines_that_fit(text: str, width: int
     lines = wrap(text, width, "  ")
     assert " ".join(lines).split() == text.split()
     assert all(visible_width(line) <= width or len(line.split()) == 1 for line in lines)
+
+
+def test_text_beside_a_label_continues_below_its_first_word() -> None:
+    assert wrap_beside("  name  ", "one two three", 16) == ["  name  one two", "        three"]
+    assert wrap_beside("  name  ", "", 16) == ["  name"]
+    assert wrap_beside("", "one two three", 9, "  ") == ["one two", "  three"]
+
+
+def test_a_title_line_has_the_first_variant_that_fits() -> None:
+    options = [("pipeline run 3", "12s left"), ("pipeline", "")]
+    assert (
+        title_line(options, "running 00:07", "cyan", 60, PLAIN) == "pipeline run 3  running 00:07  12s left"
+    )
+    assert title_line(options, "running 00:07", "cyan", 26, PLAIN) == "pipeline  running 00:07"
+    assert title_line(options, "running 00:07", "cyan", 20, PLAIN) == "pipe…  running 00:07"
+    assert title_line(options, "running 00:07", "cyan", 15, PLAIN) == "running 00:07"

@@ -2,16 +2,19 @@
 
 import pytest
 
-from joblens.model.errors import InputError
-from joblens.model.values.units import GIB, MIB
-from joblens.plan.workflows.slurm import (
+from joblens.model.clusters.slurm_notation import (
     format_memory,
     format_walltime,
     gpus_in,
     parse_memory,
     parse_walltime,
+    slurm_bytes,
+    slurm_clock,
+    slurm_seconds,
     with_gpus,
 )
+from joblens.model.errors import InputError
+from joblens.model.values.units import GIB, MIB
 
 
 @pytest.mark.parametrize(
@@ -72,3 +75,42 @@ def test_a_job_gets_its_own_number_of_gpus_of_the_kind_that_was_written() -> Non
     assert with_gpus("gpu:4", 2) == "gpu:2"
     assert with_gpus("", 2) == "gpu:2"
     assert with_gpus("gpu:4", 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("00:03.163", 3.163),
+        ("01:02:03", 3723.0),
+        ("1-02:03:04", 93784.0),
+        ("2-03", 183600.0),
+        ("2-03:30", 185400.0),
+        ("59", 59.0),
+        ("UNLIMITED", None),
+        ("Partition_Limit", None),
+        ("", None),
+        ("INVALID", None),
+    ],
+)
+def test_durations_are_read_in_every_form_that_slurm_writes(text: str, seconds: float | None) -> None:
+    assert slurm_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("seconds", [0, 59, 60, 3600, 86399, 86400, 93784, 10 * 86400])
+def test_a_duration_that_is_written_reads_the_same(seconds: int) -> None:
+    assert slurm_seconds(slurm_clock(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "size"),
+    [
+        ("91596K", "", 91596 * 1024),
+        ("1.50G", "", 3 * 2**29),
+        ("200", "M", 200 * 2**20),
+        ("0", "", 0),
+        ("16?", "M", None),
+        ("", "M", None),
+    ],
+)
+def test_sizes_have_units_of_1024(text: str, unit: str, size: int | None) -> None:
+    assert slurm_bytes(text, unit) == size
