@@ -48,7 +48,7 @@ def command(
     if session.json:
         session.write_json({"file": output, "jobs": drawing.jobs, "stages": drawing.stages})
     else:
-        from joblens.views.text.numbers import counted
+        from joblens.model.values.units import counted
 
         session.note(f"graph of {counted(drawing.jobs, 'job')} written to {output}")
 

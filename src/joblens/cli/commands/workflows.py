@@ -73,7 +73,7 @@ def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmon
     if session.json:
         session.write_json({"workflow_id": run.workflow_number, "run_uuid": run.uuid, "jobs": run.jobs})
     elif session.is_terminal:
-        from joblens.views.text.numbers import counted
+        from joblens.model.values.units import counted
 
         number = run.workflow_number
         session.write(f"Workflow {number} has {counted(run.jobs, 'job')}: joblens run-jobs {number}\n")
