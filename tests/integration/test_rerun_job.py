@@ -86,7 +86,7 @@ def test_an_input_that_is_gone_is_reported_and_not_in_the_way(joblens: RunJoblen
     joblens("run", "--name", "n", "--", "cat", "data.csv", code=0)
     data.unlink()
     again = joblens("rerun", "n", code=1)
-    assert "data.csv is not there" in again.stderr
+    assert "data.csv is missing" in again.stderr
 
 
 def test_secrets_have_to_be_given_again(joblens: RunJoblens, store_path: Path) -> None:

@@ -212,6 +212,11 @@ class Session:
         return self.connection.to_write(must_open=False)
 
     @property
+    def journaled_store(self) -> Store | None:
+        """The connection for recording jobs, if this command has already opened one."""
+        return None if self._connection is None else self._connection.journaled
+
+    @property
     def store_if_exists(self) -> Store | None:
         """The store for reading, even if it is read-only; None if it does not exist."""
         return self.connection.if_exists()

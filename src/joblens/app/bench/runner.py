@@ -23,7 +23,8 @@ from joblens.analysis.comparing.bench import (
 from joblens.app.bench.files import default_results_dir, find, load_all, new_id, save
 from joblens.app.jobs.api import Result, SequentialRunner
 from joblens.app.jobs.preparation import prepare
-from joblens.app.queue.tools import find_tool, placed, request_of, tool_request
+from joblens.app.queue.tool_requests import placed, request_of
+from joblens.app.queue.tools import find_tool, tool_request
 from joblens.app.reports.exports import output_file
 from joblens.app.wiring.drivers import Warn, warn_in_python
 from joblens.app.wiring.machine import DEVICES, disturbances, missing_device, system_info

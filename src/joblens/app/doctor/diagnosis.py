@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 from msgspec import Struct
 
@@ -145,9 +146,8 @@ def _store(settings: Settings) -> Capability:
         return _writable("store", os.path.dirname(name))
     notes: list[str] = []
     try:
-        store = open_store_directly(settings, notes.append)
-        store.running()
-        store.close()
+        with closing(open_store_directly(settings, notes.append)) as store:
+            store.running()
     except JoblensError as error:
         fix = error.hint or "fix the file, or choose another store with --store or in joblens.yml"
         return Capability(area="storage", name="store", available=False, reason=str(error), fix=fix)
@@ -159,8 +159,6 @@ def _store(settings: Settings) -> Capability:
 
 def _broker(settings: Settings) -> Capability:
     """Asks the broker."""
-    from contextlib import closing
-
     from joblens.app.queue.notifiers import configured_notifier
     from joblens.model.errors import JoblensError
 
@@ -174,8 +172,6 @@ def _broker(settings: Settings) -> Capability:
 
 def _labels(settings: Settings) -> list[Capability]:
     """Returns a row per label that jobs wait for and no worker serves."""
-    from contextlib import closing
-
     from joblens.app.queue.notifiers import living_workers
     from joblens.app.queue.submission import open_queue_store
     from joblens.app.wiring.drivers import store_exists

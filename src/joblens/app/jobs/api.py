@@ -21,6 +21,7 @@ from joblens.app.jobs.requests import (
     Request,
     check_request,
     command_of,
+    container_of,
     mapping_of,
     memory_of,
     seconds_of,
@@ -28,7 +29,7 @@ from joblens.app.jobs.requests import (
     texts_of,
 )
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
-from joblens.app.wiring.drivers import Warn, logs_root
+from joblens.app.wiring.drivers import logs_root
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Accounting, ContainerJob, Finding, Record, Requirements, Usage
@@ -139,10 +140,10 @@ def session_order(prepared: PreparedJob, context: AgentContext, settings: Settin
 class SequentialRunner:
     """`with SequentialRunner(settings) as jobs: jobs.run(prepared)`. Output of jobs goes to their files."""
 
-    def __init__(self, settings: Settings, warn: Warn | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._log = OwnLog(settings.logs)
-        self._context = open_context(settings, warn=warn or self._log.warn)
+        self._context = open_context(settings, warn=self._log.warn)
 
     def run(self, prepared: PreparedJob) -> Result:
         """An exception while it runs (KeyboardInterrupt) stops the job first, and is recorded."""
@@ -218,7 +219,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
         monitor=monitor,
         probes=probes,
         cpu_list=cpu_list,
-        container=_container(container),
+        container=container_of(container),
         accounting=_accounting(accounting),
         interval_s=seconds_of("interval", interval),
         inputs=texts_of("inputs", inputs),
@@ -338,14 +339,6 @@ def _accounting(name: str | None) -> Accounting | None:
         return Accounting(name)
     except ValueError:
         raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
-
-
-def _container(value: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
-    if value is None:
-        return None
-    from joblens.app.jobs.requests import container_of
-
-    return container_of(value)
 
 
 def _width(jobs: Any) -> int:

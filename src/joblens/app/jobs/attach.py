@@ -16,7 +16,6 @@ from joblens.app.jobs.epilog import after_job
 from joblens.app.jobs.preparation import (
     DEFAULT_INTERVAL_S,
     SubmitEnvironment,
-    as_text,
     default_name,
     probes_of,
 )
@@ -28,6 +27,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.redaction.secrets import redact_argv, redact_text
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
+from joblens.probes.provenance.program_files import as_text
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KEPT_FOR_LIVE_LINE = 60

@@ -15,6 +15,7 @@ from joblens.app.wiring.drivers import logs_root
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Record
 from joblens.model.settings import Settings
+from joblens.ports.store import Store
 
 
 class ForegroundResult(Struct, frozen=True):
@@ -28,12 +29,13 @@ class ForegroundResult(Struct, frozen=True):
 
 
 def run_in_foreground(
-    prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None
+    prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None, store: Store | None
 ) -> ForegroundResult:
+    """Runs it to its end. `store`: a connection of the caller, which stays open; None: opens one."""
     log = OwnLog(settings.logs)
-    context = open_context(settings, warn=log.warn, host=prepared.host)
-    context.add_secrets(prepared.secrets, prepared.job.uuid)
+    context = open_context(settings, warn=log.warn, host=prepared.host, store=store)
     try:
+        context.add_secrets(prepared.secrets, prepared.job.uuid)
         foreground = Foreground(
             prepared.job,
             LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),

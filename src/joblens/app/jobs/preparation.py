@@ -27,6 +27,7 @@ from joblens.model.redaction.secrets import (
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.probes.host.machine_load import HostFacts, read_host
+from joblens.probes.provenance.program_files import as_text
 
 DEFAULT_INTERVAL_S = 1.0
 _NAME_LENGTH = 60
@@ -195,13 +196,6 @@ def probes_of(choice: str | None, settings: Settings) -> tuple[str, ...] | None:
     if choice is not None:
         chosen = chosen_probes(choice, chosen)
     return None if chosen == DEFAULT_PROBES else chosen
-
-
-def as_text(argument: str) -> str:
-    """Arguments may have bytes that are not text; they run unchanged and are recorded as \\xff."""
-    if argument.isascii():
-        return argument
-    return os.fsencode(argument).decode("utf-8", "backslashreplace")
 
 
 def _shown(text: str) -> str:

@@ -11,7 +11,8 @@ from joblens.analysis.formats.history import returncode_of, to_history_record
 from joblens.engine.progress.allocations import RunAllocations
 from joblens.model.clusters.placement import CLUSTER_MARK
 from joblens.model.errors import AmbiguousJob, DeletedJob, JoblensError, UnknownJob
-from joblens.model.history import HistoryQuery, Statistics
+from joblens.model.history import HistoryQuery
+from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.ports.store import Store
@@ -162,10 +163,6 @@ def _no_recovery() -> None:
     pass
 
 
-def history(store: Store, query: HistoryQuery) -> list[Record]:
-    return list(store.records(query))
-
-
 def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False) -> Record:
     """`job:7` means 7 where it could also be a workflow; commands that take only jobs accept it too.
 
@@ -261,10 +258,6 @@ def newest_named(store: Store, name: str, note: Note) -> Record | None:
     return named[0]
 
 
-def running(store: Store) -> list[Record]:
-    return store.running()
-
-
 class RunningJobs:
     """For repeated polls: reads only what has changed in between."""
 
@@ -276,10 +269,6 @@ class RunningJobs:
         records = self._store.still_running(self._known)
         self._known = {one.number: one for one in records if one.number is not None}
         return records
-
-
-def statistics(store: Store, query: HistoryQuery) -> Statistics:
-    return store.statistics(query)
 
 
 def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
@@ -301,8 +290,10 @@ def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
     return {"profiles": statistics.pop("profiles"), "without_profile": without, **statistics}
 
 
-def samples(store: Store, uuid: str) -> list[Sample]:
-    return [sample for _, sample in store.samples(uuid)]
+def provenance_of(store: Store, record: Record) -> Provenance | None:
+    """Returns code, programs and packages of the job's last attempt; None if they were not recorded."""
+    digest = "" if record.attempt is None else record.attempt.provenance
+    return store.provenance(digest) if digest else None
 
 
 def follow_samples(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[tuple[int, Sample]]:

@@ -52,10 +52,7 @@ def open_queue_store(settings: Settings, warn: Warn = warn_in_python) -> QueueSt
 
 
 def enqueue(
-    requests: Sequence[QueueRequest],
-    settings: Settings,
-    config: str | None = None,
-    warn: Warn = warn_in_python,
+    requests: Sequence[QueueRequest], settings: Settings, config: str | None, warn: Warn
 ) -> list[Record]:
     """Queues all of them or none, in one transaction. An unavailable broker costs a warning and some
     seconds."""
@@ -150,22 +147,10 @@ def _ticket(
 
 
 def cancel_queued(
-    record: Record, store: QueueStore, settings: Settings, config: str | None = None, *, by: str = ""
-) -> bool:
-    """A waiting job has ended when this returns; a running one is asked to stop, and ends soon. Returns
-    False if it had already ended. Raises InputError for a job of another user."""
-    return cancel_all_queued([record], store, settings, config, by=by) == 1
-
-
-def cancel_all_queued(
-    records: Sequence[Record],
-    store: QueueStore,
-    settings: Settings,
-    config: str | None = None,
-    *,
-    by: str = "",
+    records: Sequence[Record], store: QueueStore, settings: Settings, config: str | None, *, by: str = ""
 ) -> int:
-    """Cancels many, all or none. Returns how many had not ended."""
+    """Cancels all or none; returns how many had not ended. A waiting job has ended when this returns; a
+    running one is asked to stop, and ends soon. Raises InputError for a job of another user."""
     user = by or current_user()
     unfinished = [record for record in records if not record.status.is_final]
     for record in unfinished:

@@ -12,7 +12,6 @@ from joblens.app.queue.health import queue_health
 from joblens.app.queue.notifiers import broker_of
 from joblens.app.queue.submission import (
     QueueRequest,
-    cancel_all_queued,
     cancel_queued,
     enqueue,
     open_queue_store,
@@ -175,7 +174,8 @@ class TaskPipeline:
         """Returns False if it had already ended. A waiting task ends at once, a running one within
         moments, with everything it started."""
         with self._opened() as store:
-            return cancel_queued(store.find(ident_of(task_id)), store, self._settings, self._config)
+            record = store.find(ident_of(task_id))
+            return cancel_queued([record], store, self._settings, self._config) == 1
 
     # ---- many tasks
 
@@ -188,7 +188,7 @@ class TaskPipeline:
         """Cancels all its unfinished tasks. Returns how many."""
         with self._opened() as store:
             records = [store.find(uuid) for uuid in self._found(store, task_ids)]
-            return cancel_all_queued(records, store, self._settings, self._config)
+            return cancel_queued(records, store, self._settings, self._config)
 
     def get_workflow_status(self, task_ids: str | Sequence[str]) -> Form:
         with self._opened() as store:
@@ -311,7 +311,7 @@ class TaskPipeline:
         with self._opened() as store:
             states = store.states(self._submitted)
             unfinished = [uuid for uuid in self._submitted if uuid in states and not states[uuid].is_final]
-            ended = cancel_all_queued(
+            ended = cancel_queued(
                 [store.find(uuid) for uuid in unfinished], store, self._settings, self._config
             )
         self._submitted.clear()

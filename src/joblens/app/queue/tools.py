@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.app.jobs.requests import mapping_of
-from joblens.app.queue.tool_requests import Choices, ToolRun, missing_for, placed, request_of, tool_run
+from joblens.app.queue.tool_requests import Choices, ToolRun, missing_for, tool_run
 from joblens.app.wiring.drivers import home_dir, user_config_path
 from joblens.app.wiring.machine import missing_device
 from joblens.files.private import untrusted_reason
@@ -18,20 +18,6 @@ from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.tool import Tool, ToolStanding
 from joblens.spec.formats.positions import nearest_word
 from joblens.spec.tools.file import read_tool
-
-__all__ = [
-    "ToolRun",
-    "ToolShelf",
-    "find_tool",
-    "list_tools",
-    "load_tools",
-    "missing_for",
-    "placed",
-    "request_of",
-    "tool_request",
-    "tool_shelf",
-    "tool_standing",
-]
 
 _PROJECT = os.path.join(".joblens", "tools")
 _ENDINGS = (".yaml", ".yml")

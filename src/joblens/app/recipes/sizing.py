@@ -21,6 +21,7 @@ from joblens.analysis.recipes.partition_sizing import (
     most_rows,
     recommend,
 )
+from joblens.app.recipes.job_directory import TOOL
 from joblens.app.wiring.drivers import open_store_to_read, store_exists, warn_in_python
 from joblens.app.wiring.settings import load_settings
 from joblens.data.files.datasets import DataFile
@@ -41,7 +42,6 @@ from joblens.model.recipes.recipe import (
 from joblens.model.values.units import GIB, MIB
 from joblens.ports.store import Store
 
-RECIPE_TOOL = "recipe"  # tool name of recipe jobs in the history
 _RUNS = 20
 
 
@@ -61,7 +61,7 @@ def earlier_tables(store: Store | None = None) -> list[OperatorTable]:
 
 
 def _tables(store: Store) -> list[OperatorTable]:
-    query = HistoryQuery(limit=_RUNS, tools=(RECIPE_TOOL,), include_unfinished=False)
+    query = HistoryQuery(limit=_RUNS, tools=(TOOL,), include_unfinished=False)
     found = (store.details(record.job.uuid).operators for record in store.records(query))
     return [table for table in found if table is not None]
 

@@ -41,22 +41,12 @@ class PlotResult(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def plot_run(
-    store: Store,
-    run: Run,
-    out_dir: str,
-    *,
-    plan: Plan | None = None,
-    choice: PlotChoice | None = None,
-    advance: Advance = lambda _: None,
-) -> PlotResult:
+def plot_run(store: Store, run: Run, out_dir: str, *, plan: Plan) -> PlotResult:
     """Writes all plots of one run. Raises MissingExtra, or InputError if there is nothing to draw."""
-    return plot_sources([source_of_run(store, run, plan)], out_dir, choice or PlotChoice(), advance)
+    return plot_sources([source_of_run(store, run, plan)], out_dir, PlotChoice(), lambda _jobs: None)
 
 
-def plot_sources(
-    sources: Sequence[Source], out_dir: str, choice: PlotChoice, advance: Advance = lambda _: None
-) -> PlotResult:
+def plot_sources(sources: Sequence[Source], out_dir: str, choice: PlotChoice, advance: Advance) -> PlotResult:
     """Checks everything before the first file is written."""
     if not re.fullmatch(r"[^/\0]+", choice.prefix):
         raise InputError(f"prefix '{choice.prefix}' is not a valid file name prefix", hint="omit any '/'")

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from joblens.analysis.comparing.job_diff import label_of
 from joblens.analysis.comparing.job_differences import Difference
+from joblens.app.jobs.queries import provenance_of
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Job, Record, is_of_workflow
 from joblens.model.jobs.trace import TRACE_VARIABLE
@@ -162,8 +163,8 @@ def _differences(again: JobRerun, store: Store, settings: Settings) -> tuple[Dif
     """Returns changes since then that may affect the job."""
     from joblens.analysis.comparing.job_differences import JobView, differences
 
-    record, attempt = again.record, again.record.attempt
-    then = store.provenance(attempt.provenance) if attempt is not None and attempt.provenance else None
+    record = again.record
+    then = provenance_of(store, record)
     now = _provenance_now(again)
     largest = settings.provenance.max_hash_size
     stamped = replace(record.job, inputs=_inputs_now(record, again.cwd, largest), env=dict(now.environment))

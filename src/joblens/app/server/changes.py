@@ -319,13 +319,13 @@ class Changer:
 
     def _cancel(self, records: Sequence[Record]) -> int:
         """Returns how many had not ended."""
-        from joblens.app.queue.submission import cancel_all_queued
+        from joblens.app.queue.submission import cancel_queued
 
         unfinished = [each for each in records if not each.status.is_final]
         queued = [each for each in unfinished if each.job.queue]
         for by in {each.job.user or current_user() for each in queued}:
             own = [each for each in queued if (each.job.user or current_user()) == by]
-            cancel_all_queued(own, self._store, self._settings, self._config, by=by)
+            cancel_queued(own, self._store, self._settings, self._config, by=by)
         for record in unfinished:
             if not record.job.queue:
                 request_cancel(record, self._store, self._settings, self._caller.audit_name)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from joblens.analysis.numbers.downsampling import Series
 from joblens.analysis.numbers.rates import mean_cpu_percent, unreclaimable_bytes
 from joblens.analysis.sizing.rightsizing import GroupAdvice
-from joblens.app.jobs.queries import find
+from joblens.app.jobs.queries import find, provenance_of
 from joblens.app.jobs.series import DEFAULT_FIELDS, series
 from joblens.app.server.access import Principal
 from joblens.app.server.runs import find_run
@@ -383,8 +383,7 @@ def list_findings(store: QueueStore, caller: Principal, query: JobList) -> Findi
 def get_provenance(store: QueueStore, caller: Principal, ident: str) -> Provenance:
     """Raises UnknownJob for a job without one."""
     record = get_job(store, caller, ident)
-    digest = "" if record.attempt is None else record.attempt.provenance
-    found = store.provenance(digest) if digest else None
+    found = provenance_of(store, record)
     if found is None:
         raise UnknownJob(
             f"job {record.number} has no provenance", hint="it never started, or provenance.enabled was false"
@@ -426,18 +425,15 @@ def get_advice(store: QueueStore, caller: Principal, question: AdviceQuery) -> J
 
 def get_snapshot(store: QueueStore, caller: Principal, ident: str) -> dict[str, Any]:
     """Returns the progress of a recipe's job, from its folder. Raises InputError for another job."""
+    from joblens.app.recipes.job_directory import job_dir_of, plan_of_record
     from joblens.app.recipes.snapshots import LiveSnapshot
-    from joblens.data.base.job_folder import read_plan
 
     record = get_job(store, caller, ident)
-    folder = record.job.params.get("job_dir")
-    plan = read_plan(folder) if record.job.tool == "recipe" and isinstance(folder, str) else None
-    # The folder is text of the job: it must be the folder of this job.
-    if plan is None or plan.job_id != record.job.external_id:
+    folder = job_dir_of(record)
+    if folder is None or plan_of_record(record) is None:
         raise InputError(
             f"job {record.number} ran no recipe, or its folder is not on this machine",
             hint="joblens snapshot JOB_DIR",
         )
-    assert isinstance(folder, str)
     live = LiveSnapshot(folder)
     return live.json_dict(live.refresh())

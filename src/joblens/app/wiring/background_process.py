@@ -221,8 +221,8 @@ _WAKING = (signal.SIGUSR1, signal.SIGUSR2)
 class Installation:
     """The files of joblens that this process was started from."""
 
-    def __init__(self, path: str | None = None) -> None:
-        self._path = path or joblens.__file__ or ""
+    def __init__(self) -> None:
+        self._path = joblens.__file__ or ""
         self._first = _identity(self._path)
 
     @property

@@ -109,7 +109,7 @@ def _is_over(one: "Found") -> bool:
 
 def _ask(session: Session, one: "Found") -> None:
     from joblens.app.jobs.submission import request_cancel
-    from joblens.app.queue.submission import cancel_all_queued
+    from joblens.app.queue.submission import cancel_queued
     from joblens.app.queue.watch import TaskGroup
     from joblens.app.runs.control import request_job_cancel, request_run_cancel
     from joblens.app.runs.state import RunJob
@@ -121,11 +121,11 @@ def _ask(session: Session, one: "Found") -> None:
         if not one.state.is_final:
             request_job_cancel(one.run, one.index, store, settings, user)
     elif isinstance(one, TaskGroup):
-        cancel_all_queued(one.records, session.queue_store, settings, session.options.config)
+        cancel_queued(one.records, session.queue_store, settings, session.options.config)
     elif not isinstance(one, Record):
         request_run_cancel(one, store, settings, user)
     elif one.job.queue:
-        cancel_all_queued([one], session.queue_store, settings, session.options.config)
+        cancel_queued([one], session.queue_store, settings, session.options.config)
     elif not one.status.is_final:
         request_cancel(one, store, settings, user)
 

@@ -150,8 +150,8 @@ def _limits(job: "Job") -> dict[str, Any]:
 
 
 def _show_plan(session: Session, again: "JobRerun") -> None:
-    from joblens.app.jobs.preparation import as_text
     from joblens.model.redaction.secrets import redact_argv, redact_env
+    from joblens.probes.provenance.program_files import as_text
 
     command = redact_argv(tuple(map(as_text, again.argv or (again.shell or "",))))
     env = redact_env(again.env)

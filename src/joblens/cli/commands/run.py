@@ -69,7 +69,7 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
         from joblens.cli.ui.live_line import LiveLine
 
         live = LiveLine(render_live)
-    ended = run_in_foreground(prepared, settings, live=live)
+    ended = run_in_foreground(prepared, settings, live=live, store=session.journaled_store)
     record = ended.record
     if ended.error is None and (shows_live or given["verbose"]):
         from joblens.cli.commands.job_ending import print_summary

@@ -141,7 +141,7 @@ def _run_on_queue(
     except (KeyboardInterrupt, _Terminated) as error:
         number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM
         config = session.options.config
-        cancel_queued(record, session.queue_store, session.settings, config)
+        cancel_queued([record], session.queue_store, session.settings, config)
         timeout_s = record.job.grace_s + _CANCEL_TIMEOUT_S
         record = wait_for_end(session.store, record.job.uuid, timeout_s, session.restart_embedded_worker)
         output.copy(record)

@@ -26,7 +26,7 @@ def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
     ID is a UUID or a prefix of it, a job number, or the ID you gave it; a job name selects its newest
     job.
     """
-    from joblens.app.jobs.queries import find, samples
+    from joblens.app.jobs.queries import find, provenance_of
     from joblens.app.queue.task_results import allocation_of_waiting
     from joblens.app.runs.state import raised_before
 
@@ -45,8 +45,7 @@ def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
         from joblens.app.reports.seff import slurm_account
 
         details = slurm_account(store, record, details)
-    digest = "" if record.attempt is None else record.attempt.provenance
-    provenance = store.provenance(digest) if digest else None
+    provenance = provenance_of(store, record)
     waits_at = allocation_of_waiting(store, record)
     raised = raised_before(store, record)
     if session.json:
@@ -65,7 +64,7 @@ def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
     from joblens.views.jobs.show import render_parts, render_show
     from joblens.views.runs.cluster_waits import describe_wait
 
-    series = samples(store, record.job.uuid)
+    series = [sample for _, sample in store.samples(record.job.uuid)]
     now_us, width, paint = SystemClock().now_us(), session.width, session.palette
     parts = [part for part, is_asked in parts_chosen.items() if is_asked]
     if parts == ["operators"]:

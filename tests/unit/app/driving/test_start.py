@@ -12,6 +12,7 @@ from joblens.app.driving.driver import RunOutcome
 from joblens.model.errors import PlanError
 from joblens.model.runs.run import JobState, RunStatus
 from joblens.stores.sqlite import SqliteStore
+from joblens.stores.sqlite.job_store import SqliteJobStore
 
 WORKFLOW = """
 name: flow
@@ -147,13 +148,13 @@ def test_a_command_opens_its_store_once(
 ) -> None:
     created()
     opened: list[str] = []
-    first = SqliteStore.__init__
+    first = SqliteJobStore.__init__
 
-    def count(self: SqliteStore, path: str, **options: object) -> None:
+    def count(self: SqliteJobStore, path: str, **options: object) -> None:
         opened.append(path)
         first(self, path, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SqliteStore, "__init__", count)
+    monkeypatch.setattr(SqliteJobStore, "__init__", count)
     with pytest.raises(SystemExit) if command[0] in ("run", "run-jobs", "rerun", "resume") else _nothing():
         main(list(command))
     assert len(opened) == 1
