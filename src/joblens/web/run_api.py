@@ -78,7 +78,7 @@ ENDPOINTS = (
         status=201,
     ),
     _runs(
-        "GET /runs/{run}", "getRun", "One run, with the file as it was.", of_path("run", runs.get_run), Run
+        "GET /runs/{run}", "getRun", "One run, with the file as it was.", of_path("run", runs.find_run), Run
     ),
     _runs(
         "GET /runs/{run}/jobs",

@@ -1,14 +1,12 @@
 """The Overview beside running jobs: failures with their reasons, totals of days, queues and workers."""
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
-from joblens.app.server.access import Principal
+from joblens.app.server.access import Principal, TimedCache
 from joblens.app.server.jobs import run_of
 from joblens.model.access import Scope
 from joblens.model.delivery import Backlog
@@ -38,7 +36,6 @@ count(*) AS jobs, sum(cpu_s) AS cpu_s, sum(duration_s) AS duration_s
 FROM jobs
 WHERE began_at_us >= {first} AND began_at_us <= {now} AND (began_at_us - {first}) % {day} <= {passed}
 AND NOT EXISTS (SELECT 1 FROM tags WHERE job_number = number AND tag = '{tag}') GROUP BY 1, 2"""
-_MOST_USERS = 100  # whose totals are kept
 
 
 class OverviewQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,19 +89,11 @@ def get_overview(
     store: QueueStore, caller: Principal, days: "DayCounts", midnight_us: int | None
 ) -> Overview:
     now_us = store.now_us()
-    workers = store.workers()
     return Overview(
         failures=tuple(map(failure_of, _failed(store, caller, now_us - _FAILURES_US))),
         workers=tuple(
-            WorkerSummary(
-                name=each.name,
-                host=each.host,
-                running=each.running,
-                concurrency=each.concurrency,
-                queues=each.queues,
-                seen_at_us=each.seen_at_us,
-            )
-            for each in workers
+            convert(each, WorkerSummary, from_attributes=True)
+            for each in store.workers()
             if caller.may_see_user(each.user)
         ),
         backlog=tuple(store.backlog()) if caller.scope is Scope.ALL else (),
@@ -178,21 +167,11 @@ class DayCounts:
     """Totals of days, from one query that is repeated at most twice per minute. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[tuple[str | None, int], tuple[float, Days]] = {}
+        self._answers: TimedCache[tuple[str | None, int], Days] = TimedCache(_DAYS_AGE_S)
 
     def answer(self, store: QueueStore, caller: Principal, midnight_us: int) -> Days:
         user = caller.only_user
-        key = (user, midnight_us)
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None and time.monotonic() - found[0] < _DAYS_AGE_S:
-                return found[1]
-            days = _days(store, user, midnight_us)
-            if len(self._kept) >= _MOST_USERS:
-                self._kept.clear()
-            self._kept[key] = (time.monotonic(), days)
-            return days
+        return self._answers.get((user, midnight_us), lambda: _days(store, user, midnight_us))
 
 
 def _days(store: QueueStore, user: str | None, midnight_us: int) -> Days:

@@ -278,19 +278,9 @@ def reason_of(record: Record) -> str:
 
 
 def _columns(rows: Sequence[JobRow]) -> RunRowColumns:
-    return RunRowColumns(
-        index=[row.index for row in rows],
-        name=[row.name for row in rows],
-        state=[row.state for row in rows],
-        group=[row.group for row in rows],
-        number=[row.number for row in rows],
-        attempts=[row.attempts for row in rows],
-        began_us=[row.began_us for row in rows],
-        duration_s=[row.duration_s for row in rows],
-        cpu_s=[row.cpu_s for row in rows],
-        memory_bytes=[row.memory_bytes for row in rows],
-        why={row.index: row.why for row in rows if row.why},
-    )
+    names = [name for name in RunRowColumns.__struct_fields__ if name != "why"]
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    return RunRowColumns(**columns, why={row.index: row.why for row in rows if row.why})
 
 
 class Computed(Generic[T]):

@@ -91,17 +91,19 @@ def described_differences(found: "tuple[Difference, ...]") -> list[str]:
 def options_of(again: "JobRerun") -> dict[str, Any]:
     """Returns options for `joblens run`, by their names."""
     from joblens.cli.options.request import options_of_container
-    from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
+    from joblens.cli.options.table import (
+        GLOBAL_OPTIONS,
+        JOB_OPTIONS,
+        RUN_OPTIONS,
+        SPEC_OPTIONS,
+        defaults_of,
+    )
     from joblens.probes.provenance.program_files import remembered_path
 
-    rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
-    values: dict[str, Any] = {
-        row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
-    }
     job = again.record.job
     paths = [each.path for each in job.inputs if not each.is_guess]  # found again by itself
     return {
-        **values,
+        **defaults_of((*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)),
         "spec": None,
         "command_line": again.argv,
         "shell": again.shell,

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from joblens.cli.context import Session
-from joblens.cli.options.table import JOB_OPTIONS, QUEUE_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
+from joblens.cli.options.table import (
+    JOB_OPTIONS,
+    QUEUE_OPTIONS,
+    RUN_OPTIONS,
+    SPEC_OPTIONS,
+    OptionRow,
+    defaults_of,
+)
 from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
@@ -95,13 +102,8 @@ def submit_spec(session: Session, values: dict[str, Any]) -> None:
     """`submit FILE` is `run FILE --detach`, and waits for its end if requested."""
     if values["engine"] is None and (session.settings.queue.broker or values["queue"]):
         values = {**values, "engine": "celery"}
-    run_spec(session, {**values, **_no_run_options(), "detach": True})
-
-
-def _no_run_options() -> dict[str, Any]:
-    """Returns defaults for the options that `submit` does not have."""
-    rows = [row for row in RUN_OPTIONS if row.name not in ("queue", "broker", "retry_lost")]
-    return {row.name: False if row.kind == "flag" else row.default for row in rows}
+    rows = [row for row in RUN_OPTIONS if row.name not in values]  # those that `submit` does not have
+    run_spec(session, {**values, **defaults_of(rows), "detach": True})
 
 
 def _refuse_command_options(values: dict[str, Any]) -> None:
