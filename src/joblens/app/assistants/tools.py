@@ -112,11 +112,11 @@ class JobTools:
             record = self._find(job)
             samples = [sample for _, sample in self._store.samples(record.job.uuid)]
             facts = self._store.details(record.job.uuid).gpus or ()
-        chosen = _evenly(samples, max(2, min(points, _MOST_POINTS)))
-        before = [None, *chosen[:-1]]
+        shown = _evenly(samples, max(2, min(points, _MOST_POINTS)))
+        before = [None, *shown[:-1]]
         forms = [
             to_sample_object(sample, earlier, record, facts)
-            for sample, earlier in zip(chosen, before, strict=True)
+            for sample, earlier in zip(shown, before, strict=True)
         ]
         return {**_short(record), "samples_recorded": len(samples), "samples": forms}
 

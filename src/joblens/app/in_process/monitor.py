@@ -399,8 +399,8 @@ class JobMonitor:
         """Returns the instruments beyond the process's own counters."""
         if not self.enable_profiling:
             return ()
-        chosen = chosen_probes(self._connection.settings().job_metrics.probes)
-        return tuple(name for name in IN_PROCESS_PROBES if name in chosen)
+        probes = chosen_probes(self._connection.settings().job_metrics.probes)
+        return tuple(name for name in IN_PROCESS_PROBES if name in probes)
 
     def _profile(self, active: _Active, measured: Measurement, *, is_over: bool) -> dict[str, Any] | None:
         container, stats = active.container, {}

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runtime.ownership import this_process
-from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, check_request, inputs_of, outputs_asked
+from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, absolute_outputs, check_request, inputs_of
 from joblens.app.wiring.agent_context import current_user
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.jobs.job import ContainerJob, EarlySignal, Job, Owner
@@ -102,14 +102,14 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
         env=_recorded_env(here, added, settings, has_container=container is not None),
         env_given=tuple(added),
         requirements=request.requirements,
-        enforce=_chosen(request.enforce, settings.limits.enforce),
-        accounting=_chosen(request.accounting, settings.limits.accounting),
-        monitor=_chosen(request.monitor, settings.job_metrics.enabled),
+        enforce=_or_default(request.enforce, settings.limits.enforce),
+        accounting=_or_default(request.accounting, settings.limits.accounting),
+        monitor=_or_default(request.monitor, settings.job_metrics.enabled),
         probes=probes_of(request.probes, settings),
         cpu_list=_cpu_list(request.cpu_list),
         granularity=request.granularity,
         interval_s=max(LEAST_INTERVAL_S, interval_s),
-        grace_s=_chosen(request.grace_s, settings.limits.grace),
+        grace_s=_or_default(request.grace_s, settings.limits.grace),
         early_signal=request.early_signal,
         output_dir=request.output_dir,
         notify=redact_argv(tuple(map(as_text, request.notify))) if request.notify else (),
@@ -119,7 +119,7 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
         grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
         container=_recorded(container),
         inputs=inputs_of(request, redacted, cwd or here.cwd, settings),
-        outputs=tuple(map(as_text, outputs_asked(request, here.cwd))) if request.outputs else (),
+        outputs=tuple(map(as_text, absolute_outputs(request, here.cwd))) if request.outputs else (),
         seeds=seeds_of(redacted, params, added if container is not None else {**here.seeds, **added}),
         rerun_of=request.rerun_of,
     )
@@ -192,10 +192,10 @@ def probes_of(choice: str | None, settings: Settings) -> tuple[str, ...] | None:
         return None
     from joblens.model.jobs.probe_choice import DEFAULT_PROBES, chosen_probes
 
-    chosen = chosen_probes(configured)
+    probes = chosen_probes(configured)
     if choice is not None:
-        chosen = chosen_probes(choice, chosen)
-    return None if chosen == DEFAULT_PROBES else chosen
+        probes = chosen_probes(choice, probes)
+    return None if probes == DEFAULT_PROBES else probes
 
 
 def _shown(text: str) -> str:
@@ -380,5 +380,5 @@ def _current_dir() -> str:
         return ""  # the directory was removed; only a job with another directory can start
 
 
-def _chosen(value: Any, default: Any) -> Any:
+def _or_default(value: Any, default: Any) -> Any:
     return default if value is None else value

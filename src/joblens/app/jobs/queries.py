@@ -345,20 +345,20 @@ class SampleTails:
         self._store = store
         self._count = count
         self._last: dict[str, int] = {}
-        self._kept: dict[str, list[Sample]] = {}
+        self._samples: dict[str, list[Sample]] = {}
 
     def read(self, uuids: Sequence[str]) -> dict[str, list[Sample]]:
         """Reads many jobs in one query. Forgets others."""
         after = {uuid: self._last.get(uuid, -1) for uuid in uuids}
         news = self._store.tails(after, self._count) if after else {}
-        self._kept = {uuid: self._kept.get(uuid, []) for uuid in after}
+        self._samples = {uuid: self._samples.get(uuid, []) for uuid in after}
         for uuid, found in news.items():
-            samples = self._kept[uuid]
+            samples = self._samples[uuid]
             samples += [sample for _, sample in found]
             del samples[: -self._count]
             after[uuid] = found[-1][0]
         self._last = after
-        return self._kept
+        return self._samples
 
 
 def whole_record(record: Record) -> dict[str, Any]:

@@ -343,18 +343,18 @@ def _check_cpu_list(request: Request, text: str) -> None:
     from joblens.model.values.units import format_cpu_list, parse_cpu_list
 
     check_exec_string("cpu_list", text)
-    chosen = parse_cpu_list(text)
+    cpu_numbers = parse_cpu_list(text)
     usable = os.sched_getaffinity(0)
-    missing = [cpu for cpu in chosen if cpu not in usable]
+    missing = [cpu for cpu in cpu_numbers if cpu not in usable]
     if missing:
         raise InputError(
             f"CPU list '{text}': CPU {format_cpu_list(missing)} is not available here",
             hint=f"available: {format_cpu_list(usable)}",
         )
     cpus = request.requirements.cpus
-    if cpus is not None and cpus > len(chosen):
+    if cpus is not None and cpus > len(cpu_numbers):
         raise InputError(
-            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(chosen)}",
+            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(cpu_numbers)}",
             hint="give a longer list, or fewer CPUs",
         )
 
@@ -406,7 +406,7 @@ def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settin
     return tuple(stamps)
 
 
-def outputs_asked(request: Request, current: str) -> tuple[str, ...]:
+def absolute_outputs(request: Request, current: str) -> tuple[str, ...]:
     """A container uses files of this machine, whatever its working directory."""
     if request.container is None:
         return request.outputs

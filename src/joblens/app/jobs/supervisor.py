@@ -152,7 +152,7 @@ def _restart(
     context.recorder.close()
     own_log.warn("restarting in place: another version of joblens was installed, or SIGUSR2 was received")
     env = {**store_environment(settings), **lock.keep_across_exec()}
-    restart("joblens.app.jobs.supervisor", env, was_asked_to_end=lambda: supervisor.is_stopping)
+    restart("joblens.app.jobs.supervisor", env, is_stopping=lambda: supervisor.is_stopping)
 
 
 def _open_log(settings: Settings) -> OwnLog:

@@ -53,7 +53,7 @@ def idents_of(task_ids: Any) -> list[str]:
     return [ident_of(each) for each in task_ids]
 
 
-def tasks_given(tasks: Any) -> list[Any]:
+def task_list(tasks: Any) -> list[Any]:
     """Errors inside of them are reported when they are read."""
     if isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Iterable):
         raise InputError(
@@ -182,7 +182,7 @@ class TaskPipeline:
     def submit_workflow(self, tasks: Sequence[Mapping[str, Any]], sequential: bool = True) -> TaskIds:  # noqa: FBT001, FBT002
         """Submits all or none. `sequential`: each starts when the one before has succeeded; after a
         failure, the rest are cancelled."""
-        return self._submit(read_tasks(tasks_given(tasks)), sequential=sequential)
+        return self._submit(read_tasks(task_list(tasks)), sequential=sequential)
 
     def cancel_workflow(self, task_ids: str | Sequence[str]) -> int:
         """Cancels all its unfinished tasks. Returns how many."""
@@ -226,7 +226,7 @@ class TaskPipeline:
         """Runs a batch in parallel, and one batch after the other: returns when the last one has ended.
         `callback` gets the status of every batch at its end, with `batch` and `batches`."""
         check_count("batch_size", batch_size)
-        read = read_tasks(tasks_given(tasks))
+        read = read_tasks(task_list(tasks))
         batches = [read[first : first + batch_size] for first in range(0, len(read), batch_size)]
         self._requests(read)  # errors in any of them are reported before the first starts
         ids = TaskIds()

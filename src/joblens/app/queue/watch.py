@@ -198,11 +198,11 @@ def workflow_of(records: Sequence[Record]) -> str | None:
 
 
 def workflow_id_of(record: Record) -> str | None:
-    found = _behind(WORKFLOW_TAG, record)
+    found = _tag_value(WORKFLOW_TAG, record)
     return found if found.startswith(WORKFLOW_PREFIX) else None
 
 
-def _behind(key: str, record: Record) -> str:
+def _tag_value(key: str, record: Record) -> str:
     """The last tag of that key is joblens' own; others may come from the task."""
     tags = (tag for tag in reversed(record.job.tags) if tag.startswith(key))
     return next(tags, "").removeprefix(key)
@@ -213,7 +213,7 @@ def task_group_rows(store: Store) -> list[TaskGroupRow]:
     return [
         TaskGroupRow(
             workflow_id=each.tag.removeprefix(WORKFLOW_TAG),
-            name=_behind(NAME_TAG, store.find(each.one_of_them)),
+            name=_tag_value(NAME_TAG, store.find(each.one_of_them)),
             began_at_us=each.began_at_us,
             by_status=each.by_status,
         )

@@ -161,10 +161,10 @@ def _sizing(
 ) -> "Sizing":
     from joblens.app.recipes.sizing import choose
 
-    is_given = checked.loaded.is_np_given
+    is_np_given = checked.loaded.is_np_given
     if memory is None:
-        return choose(recipe, files, is_np_given=is_given)
-    return choose(recipe, files, is_np_given=is_given, memory=memory)
+        return choose(recipe, files, is_np_given=is_np_given)
+    return choose(recipe, files, is_np_given=is_np_given, memory=memory)
 
 
 def _changed(what: str, changes: "Sequence[str]") -> RecipeError:

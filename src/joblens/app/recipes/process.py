@@ -304,17 +304,17 @@ def _loaded(
     if recipe is None:
         if not options.resume:
             raise InputError("no recipe given", hint="give a recipe file, or continue a job with --resume ID")
-        _given(structs.replace(options, resume=None))  # other options
+        _overrides(structs.replace(options, resume=None))  # other options
         plan = plan_of(options.resume, options.work_dir, connection)
-        return loaded_from_plan(plan, _given(structs.replace(options, resume=plan.job_id, job_id=None)))
+        return loaded_from_plan(plan, _overrides(structs.replace(options, resume=plan.job_id, job_id=None)))
     if not options.resume or not is_folder(options.resume):
-        return _loaded_from(recipe, _given(options))
+        return _loaded_from(recipe, _overrides(options))
     plan = plan_of(options.resume, None, connection)
     options = structs.replace(options, resume=plan.job_id)
-    loaded = _loaded_from(recipe, _given(options))
+    loaded = _loaded_from(recipe, _overrides(options))
     if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
         options = structs.replace(options, work_dir=os.path.dirname(plan.job_dir))
-        loaded = _loaded_from(recipe, _given(options))
+        loaded = _loaded_from(recipe, _overrides(options))
     return loaded
 
 
@@ -335,7 +335,7 @@ def _loaded_from(recipe: "str | Mapping[str, Any]", overrides: dict[str, Any]) -
     return loaded_from_text(text, form, f"recipe.{form}", overrides, is_file=False)
 
 
-def _given(options: ProcessOptions) -> dict[str, Any]:
+def _overrides(options: ProcessOptions) -> dict[str, Any]:
     from joblens.spec.keys.recipe import read_job_id, read_reject_limit
 
     executors = [each.value for each in Executor]

@@ -38,13 +38,13 @@ class JobRerun(Struct, frozen=True, kw_only=True):
 
 
 def prepare_rerun(
-    record: Record, store: Store, settings: Settings, given_env: Mapping[str, str], cwd: str | None
+    record: Record, store: Store, settings: Settings, env_changes: Mapping[str, str], cwd: str | None
 ) -> JobRerun:
-    """Raises InputError if it cannot run again as it did. `given_env`: given by the user now."""
+    """Raises InputError if it cannot run again as it did. `env_changes`: given by the user now."""
     _refuse_without_command(record)
     planned = _planned(record, store, settings)
     argv, shell = _command(record, planned)
-    env = _environment(record, planned, given_env)
+    env = _environment(record, planned, env_changes)
     folder = _folder(record, cwd)
     argv = tuple(remembered_name(word, folder) for word in argv)
     made = JobRerun(record=record, argv=argv, shell=shell, cwd=folder, env=env, notes=_notes(record))

@@ -69,9 +69,9 @@ def get_workers(store: QueueStore, caller: Principal, settings: Settings, page: 
 
 def _page(found: Iterable[N], page: NamePage) -> tuple[tuple[N, ...], str | None]:
     """By name, so that those that come and go meanwhile move no other."""
-    behind = sorted((each for each in found if each.name > page.after), key=lambda each: each.name)
-    items = tuple(behind[: page.limit])
-    return items, items[-1].name if len(behind) > page.limit else None
+    following = sorted((each for each in found if each.name > page.after), key=lambda each: each.name)
+    items = tuple(following[: page.limit])
+    return items, items[-1].name if len(following) > page.limit else None
 
 
 def get_health(store: QueueStore) -> Health:

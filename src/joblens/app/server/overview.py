@@ -23,7 +23,7 @@ _FAILURES_US = 7 * 86_400_000_000
 _DAY_US = 86_400_000_000
 _DAYS = 8  # today and the week before it
 _DAYS_AGE_S = 30.0
-_MOST_ASKED = 1000  # jobs in one query
+_BATCH = 1000  # jobs in one query
 # An attempt that was retried: the last attempt says whether the job failed.
 _WAS_RETRIED = """run_index >= 0 AND EXISTS (SELECT 1 FROM jobs AS later
 WHERE later.run_uuid = jobs.run_uuid AND later.run_index = jobs.run_index
@@ -129,10 +129,10 @@ def retried_of(store: QueueStore, records: Sequence[Record]) -> set[int]:
         if record.status in FAILURES and record.job.run is not None and record.job.run.index >= 0
     ]
     found: set[int] = set()
-    for first in range(0, len(numbers), _MOST_ASKED):
-        listed = ", ".join(numbers[first : first + _MOST_ASKED])
+    for first in range(0, len(numbers), _BATCH):
+        listed = ", ".join(numbers[first : first + _BATCH])
         text = f"SELECT number FROM jobs WHERE number IN ({listed}) AND {_WAS_RETRIED}"  # noqa: S608 - numbers
-        limits = SqlLimits(rows=_MOST_ASKED, seconds=20.0, is_trusted=True)
+        limits = SqlLimits(rows=_BATCH, seconds=20.0, is_trusted=True)
         found |= {int(number) for (number,) in store.sql(text, limits).rows}
     return found
 

@@ -288,17 +288,17 @@ class Computed(Generic[T]):
 
     def __init__(self, run: Run, value: T, began_s: float) -> None:
         self.value = value
-        self._seen = _seen(run)
+        self._version = _version(run)
         self._at_s = time.monotonic()
         self._cost_s = self._at_s - began_s
 
     def holds_for(self, run: Run) -> bool:
         is_driven = run.status in (RunStatus.CREATED, RunStatus.RUNNING)
         age_s = max(_AGE_S, _SHARE * self._cost_s) if is_driven else _AGE_OF_ENDED_S
-        return self._seen == _seen(run) and time.monotonic() - self._at_s < age_s
+        return self._version == _version(run) and time.monotonic() - self._at_s < age_s
 
 
-def _seen(run: Run) -> tuple[object, ...]:
+def _version(run: Run) -> tuple[object, ...]:
     return (run.status, run.ended_at_us, run.jobs)
 
 

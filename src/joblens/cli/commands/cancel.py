@@ -64,10 +64,10 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
         run = unfinished_run(store, idents[0], store.find_run(idents[0]), session.note)
         return [job_of_run(store, run, name) for name in names]
     found = [find_any(store, ident, session.note, is_to_change=True) for ident in idents]
-    return [_chosen(session, ident, one) for ident, one in zip(idents, found, strict=True)]
+    return [_job_or_run(session, ident, one) for ident, one in zip(idents, found, strict=True)]
 
 
-def _chosen(session: Session, ident: str, one: "Found") -> "Found":
+def _job_or_run(session: Session, ident: str, one: "Found") -> "Found":
     from joblens.app.runs.lookup import unfinished_run
     from joblens.app.runs.state import waiting_job
     from joblens.model.jobs.job import Record

@@ -100,7 +100,7 @@ def command(
     engine = engine_options(of_engine)
     session.own_runs()
     take_queue_options(session, of_engine)
-    asked_probes = checked_probes(probes)
+    probe_choice = checked_probes(probes)
     words, sources = split_words(arguments, lines_of_file)
     mapped = mapped_jobs(words, [*parameter_sources(params), *sources])
     title = name or os.path.basename(words[0].split()[0] if words[0].split() else "map")
@@ -109,7 +109,7 @@ def command(
         output_dir=output_dir_of(session.settings, output_dir),
         cwd=os.getcwd(),
         most_jobs=jobs,
-        probes=asked_probes,
+        probes=probe_choice,
         **engine,
     )
     options = with_broker(options, session.settings)

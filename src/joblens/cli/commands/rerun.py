@@ -239,10 +239,10 @@ def command(
         return
     if values["env"] or values["cwd"] is not None:
         raise InputError("--env and --cwd need a job, not a run")
-    chosen = {"failed": failed, "changed": changed, "all": everything, "only": bool(values["only"])}
-    if sum(chosen.values()) != 1:
+    options = {"failed": failed, "changed": changed, "all": everything, "only": bool(values["only"])}
+    if sum(options.values()) != 1:
         raise InputError("give one of --failed, --changed, --only or --all")
-    part = RerunPart(next(name for name, is_chosen in chosen.items() if is_chosen))
+    part = RerunPart(next(name for name, is_set in options.items() if is_set))
     if session.server_url is not None:
         on_server.rerun_run(session, found, part, values)
     else:

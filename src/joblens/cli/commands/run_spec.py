@@ -108,7 +108,7 @@ def submit_spec(session: Session, values: dict[str, Any]) -> None:
 
 def _refuse_command_options(values: dict[str, Any]) -> None:
     for row in (*JOB_OPTIONS, *RUN_OPTIONS):
-        if row.name not in _SHARED and row.name in values and _is_given(values[row.name], row):
+        if row.name not in _SHARED and row.name in values and _is_set(values[row.name], row):
             raise InputError(
                 f"{row.flags[-1]} applies to a single command, not to a workflow file",
                 hint=f"set it in {values['spec']}; a command goes after --: joblens run -- COMMAND",
@@ -120,7 +120,7 @@ def is_for_files(name: str) -> bool:
     return name in _SHARED or any(row.name == name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS))
 
 
-def _is_given(value: Any, row: OptionRow) -> bool:
+def _is_set(value: Any, row: OptionRow) -> bool:
     return value not in (None, (), False, "", row.default)
 
 

@@ -20,7 +20,7 @@ from joblens.cli.options.groups import GroupedCommand
     "--provenance", is_flag=True, help="Show only provenance: code, programs, versions, machine, files."
 )
 @shared_options
-def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
+def command(session: Session, /, ident: str, **flags: bool) -> None:
     """Show everything about one job: findings, usage and its sources, curves, how it was run.
 
     ID is a UUID or a prefix of it, a job number, or the ID you gave it; a job name selects its newest
@@ -33,7 +33,7 @@ def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
     store = session.current_store
     record = find(store, ident, session.note)
     details = store.details(record.job.uuid)
-    if parts_chosen["memory"]:
+    if flags["memory"]:
         from joblens.app.jobs.live import read_now
 
         details = details.updated(read_now(store, record))
@@ -66,7 +66,7 @@ def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
 
     series = [sample for _, sample in store.samples(record.job.uuid)]
     now_us, width, paint = SystemClock().now_us(), session.width, session.palette
-    parts = [part for part, is_asked in parts_chosen.items() if is_asked]
+    parts = [part for part, is_set in flags.items() if is_set]
     if parts == ["operators"]:
         width = session.table_width
     session.write_lines(
