@@ -208,7 +208,7 @@ class ClusterEngine:
         )
 
     def side(self, store: Store, journals: Journals) -> QueueSide:
-        """`store`: to find what an earlier driver had placed."""
+        """`store`: for the allocations of earlier drivers."""
         settings, run = self._settings, self._run
         return QueueSide(
             store=open_queue_store(settings, self._warn),

@@ -44,7 +44,7 @@ SLURM = "slurm"
 
 
 def placement_of(config: WorkerConfig, environ: Mapping[str, str]) -> Placement | None:
-    """Returns what the driver knew about the allocation, and what is known only here. None: there is no
+    """Returns the driver's facts about the allocation with those of this machine. None: there is no
     cluster."""
     configured = config.placement
     if "SLURM_JOB_ID" not in environ or (configured is not None and configured.engine != SLURM):
@@ -85,7 +85,7 @@ def rename_command(config: WorkerConfig, environ: Mapping[str, str]) -> list[str
 
 
 def is_on_every_node(environ: Mapping[str, str]) -> bool:
-    """Returns whether Slurm started such a worker on each node of the allocation: what one finds, all do."""
+    """Returns whether Slurm started such a worker on each node of the allocation: all find the same."""
     nodes = environ.get("SLURM_JOB_NUM_NODES", "")
     return bool(nodes) and environ.get("SLURM_STEP_NUM_NODES", "") == nodes
 

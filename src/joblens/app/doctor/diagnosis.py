@@ -1,4 +1,4 @@
-"""Doctor: what joblens can measure and enforce here, the store, Slurm and Ray, installed extras."""
+"""Doctor: measurement and enforcement on this machine, the store, Slurm and Ray, installed extras."""
 
 import importlib.util
 import os
@@ -59,7 +59,7 @@ def slurm_capabilities() -> list[Capability]:
 
 
 def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
-    """Returns what `seff`, `import slurm` and Slurm's numbers need."""
+    """Returns the parts of Slurm that `seff`, `import slurm` and Slurm's numbers need."""
     name, fix = "slurm accounting", "seff and import slurm need slurmdbd; ask the cluster's administrators"
     if config.get("AccountingStorageType", "") in ("", _NO_BOOKS):
         return Capability(
@@ -76,7 +76,7 @@ def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
 
 
 def _memory(config: dict[str, str]) -> Capability:
-    """Returns what kills a job that exceeds its memory."""
+    """Returns the mechanism that kills a job that exceeds its memory."""
     name = "slurm memory limits"
     if "task/cgroup" in config.get("TaskPlugin", ""):
         return Capability(

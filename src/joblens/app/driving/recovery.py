@@ -191,8 +191,8 @@ def _can_run(job: JobStanding) -> bool:
 def fit_to_engine(
     plan: Plan, jobs: Sequence[JobRecovery], check: Callable[[Plan], None]
 ) -> tuple[JobRecovery, ...]:
-    """Limits requests to what the engine has. `check` raises PlanError with what is missing. Raises
-    PlanError for jobs that cannot run for another reason."""
+    """Limits requests to the engine's capacity. `check` raises PlanError with the excess. Raises PlanError
+    for jobs that cannot run for another reason."""
     fitted = tuple(jobs)
     for _ in range(_MOST_CAPS):
         try:

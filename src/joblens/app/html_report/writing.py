@@ -136,7 +136,7 @@ def write_report(
 
 
 def count_jobs(store: QueueStore, selection: Selection) -> int:
-    """Returns how many jobs are selected; of runs without what they keep of earlier ones."""
+    """Returns the number of selected jobs; of a run, those that ran in it."""
     count = len(selection.jobs)
     count += sum(store.count(HistoryQuery(run_uuid=run.uuid)) for run in selection.runs)
     if selection.query is not None:

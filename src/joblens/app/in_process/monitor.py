@@ -225,8 +225,8 @@ class JobMonitor:
         name: str = "",
         tags: tuple[str, ...] = (),
     ) -> str:
-        """Measures this process, and what it starts from now on, as the job `task_id`. Returns the job's
-        UUID. With `container_name` the profile includes that container, which may be started later."""
+        """Measures this process, and all that it starts from now on, as the job `task_id`. Returns the
+        job's UUID. With `container_name` the profile includes that container, which may be started later."""
         task_id = plain_text(task_id)
         if not task_id:
             raise InputError("task_id is empty", hint="give an ID such as my-task-123")

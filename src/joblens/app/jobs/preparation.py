@@ -34,7 +34,7 @@ _NAME_LENGTH = 60
 
 
 class PreparedJob(Struct, frozen=True):
-    """The redacted job for the record, and what really runs."""
+    """The redacted job for the record, and its real command and environment."""
 
     job: Job
     argv: tuple[str, ...]
@@ -170,7 +170,7 @@ def _without_engine(request: Request) -> Request:
 
 
 def _recorded_additions(request: Request) -> dict[str, str]:
-    """A container gets only what was requested. That was named explicitly, so the allow-list of variables
+    """A container gets only requested variables. They were named explicitly, so the allow-list of variables
     does not apply; secrets are redacted as in parameters."""
     if not request.env:
         return {}

@@ -259,7 +259,7 @@ def newest_named(store: Store, name: str, note: Note) -> Record | None:
 
 
 class RunningJobs:
-    """For repeated polls: reads only what has changed in between."""
+    """Reads running jobs repeatedly; each poll reads only changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

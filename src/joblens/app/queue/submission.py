@@ -47,7 +47,7 @@ class QueueRequest(Struct, frozen=True, kw_only=True):
 
 
 def open_queue_store(settings: Settings, warn: Warn = warn_in_python) -> QueueStore:
-    """Opens the store without a journal: only what is in the store is queued."""
+    """Opens the store without a journal: a job in a journal is not queued."""
     return open_deliveries(settings, warn)  # type: ignore[return-value]  # the store itself
 
 

@@ -107,8 +107,8 @@ class TaskIds(list[str]):
 class TaskPipeline:
     """Needs no server: without a broker and without a worker, one is started here when there is work.
 
-    Every method that takes a task's id takes what other commands take for a job: the UUID, a unique part
-    of it, or its number. An unknown id raises UnknownJob.
+    Every method that takes a task's id accepts the same as commands for jobs: the UUID, a unique part of
+    it, or its number. An unknown id raises UnknownJob.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class TaskPipeline:
     # ---- the system
 
     def health_check(self) -> Form:
-        """`status` is healthy or unhealthy; `problems` says why. Never raises for what is down."""
+        """`status` is healthy or unhealthy; `problems` says why. Raises no error for a failure."""
         return queue_health(self._settings)
 
     def list_available_simulations(self) -> Form:

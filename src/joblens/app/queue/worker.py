@@ -89,7 +89,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
 
 class WorkerObserver(WorkerView):
-    """Reports to people, and does what follows the end of a job."""
+    """Reports the worker's state, and starts the work after the end of a job."""
 
     def __init__(
         self,

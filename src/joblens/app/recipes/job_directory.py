@@ -129,7 +129,7 @@ def _hint(path: str) -> str:
 
 
 class JobDirectory:
-    """Read once, except for what changes while a job runs."""
+    """Read once, except for files that change while a job runs."""
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):

@@ -142,8 +142,8 @@ class PlannedRecipe(Struct, frozen=True):
 def plan_recipe(
     recipe: "str | Mapping[str, Any] | None", options: ProcessOptions, connection: StoreConnection
 ) -> PlannedRecipe:
-    """Checks everything and writes nothing. Raises InputError for whatever cannot work. Without a recipe:
-    that of the job to resume."""
+    """Checks everything and writes nothing. Raises InputError for an impossible job. Without a recipe: that
+    of the job to resume."""
     checked = check_recipe(_loaded(recipe, options, connection))
     from joblens.app.recipes.jobs import plan_job
     from joblens.app.recipes.paths import disk_warnings

@@ -80,8 +80,8 @@ def choose(
     local: LocalResources | None = None,
     cluster: ClusterResources | None = None,
 ) -> Sizing:
-    """`memory`: what earlier runs of these operators needed (`learned_memory`). If `local` and `cluster`
-    are not given, this machine is read, and for Ray the cluster, if it exists."""
+    """`memory`: needs of these operators in earlier runs (`learned_memory`). If `local` and `cluster` are
+    not given, this machine is read, and for Ray the cluster, if it exists."""
     if recipe.executor is Executor.RAY:
         memory = msgspec.structs.replace(memory, base_bytes=memory.base_bytes + _RAY_BYTES)
         cluster = cluster or _cluster(recipe)
@@ -112,7 +112,7 @@ def choose(
 
 
 def learned_memory(recipe: Recipe, store: Store) -> OperatorMemory:
-    """Returns what the recipe's operators needed in recorded runs."""
+    """Returns the memory that the recipe's operators needed in recorded runs."""
     return learn(earlier_tables(store), [call.name for call in recipe.process])
 
 

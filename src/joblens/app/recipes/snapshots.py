@@ -140,7 +140,7 @@ def _fitting(written: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, A
 
 
 class LiveSnapshot:
-    """Each refresh reads only what was written since the last one."""
+    """Snapshots of a job; each refresh reads only events since the last one."""
 
     def __init__(self, job_dir: str) -> None:
         self._summary: dict[str, Any] = {}

@@ -70,7 +70,7 @@ def _earlier(store: Store, names: set[str], user: str | None) -> Iterator[Record
 
 
 def _likeness(record: Record) -> tuple[object, ...]:
-    """Returns what two runs must share for their difference to be random."""
+    """Returns the facts that two runs must share for their difference to be random."""
     job, attempt = record.job, record.attempt
     return (
         job.argv,

@@ -69,8 +69,8 @@ def size_jobs(
     strategy: Strategy = Strategy.MAX_SEEN,
     most: int = MAX_READ,
 ) -> JobsSizing:
-    """The newest job of a name has the present request; each job counts as a run of its own. Of each only
-    what advice is based on is kept."""
+    """The newest job of a name has the present request; each job counts as a run of its own. Returns only
+    the numbers that advice uses."""
     observed: dict[str, list[Observation]] = {}
     requested: dict[str, Requirements] = {}
     count = 0

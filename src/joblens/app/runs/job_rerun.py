@@ -1,4 +1,4 @@
-"""Rerun of one job: its request, what is missing of it, and what has changed since."""
+"""Rerun of one job: its request, missing parts of it, and changes since."""
 
 import os
 from collections.abc import Mapping

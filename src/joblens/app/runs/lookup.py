@@ -1,4 +1,4 @@
-"""Lookup of runs by what people type, and of their jobs."""
+"""Lookup of runs by typed names, and of their jobs."""
 
 import re
 from collections.abc import Iterator

@@ -36,8 +36,8 @@ class FoundSuccess(Struct, frozen=True):
 
 
 class Successes(Struct, frozen=True):
-    """Successes by name of job. `failed`: why jobs did not succeed the last time: what they had made
-    before may no longer exist."""
+    """Successes by name of job. `failed`: why jobs did not succeed the last time: their earlier outputs may
+    no longer exist."""
 
     found: dict[str, FoundSuccess]
     failed: dict[str, str]

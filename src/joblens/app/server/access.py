@@ -1,4 +1,4 @@
-"""Access: who acts, what a role allows, whose jobs are visible, and the audit log of changes."""
+"""Access: identities, roles, visible jobs, and the audit log of changes."""
 
 import contextlib
 import hashlib
@@ -59,7 +59,7 @@ class Principal(Struct, frozen=True, kw_only=True):
             )
 
     def require_all(self, what: str) -> None:
-        """Raises AccessDenied for one who may only see own jobs: a token could otherwise create one that
+        """Raises AccessDenied for callers that see only own jobs: a token could otherwise create one that
         sees everything."""
         if self.scope is not Scope.ALL:
             raise AccessDenied(f"{what} are about jobs of all users", hint="use a token with the scope 'all'")
@@ -73,8 +73,8 @@ class Principal(Struct, frozen=True, kw_only=True):
         return None if self.scope is Scope.ALL else self.user
 
     def find(self, find: Callable[[], T], user_of: Callable[[T], str], unknown: JoblensError) -> T:
-        """Raises `unknown` for what is not found and for what belongs to others, which the error of the
-        store may list."""
+        """Raises `unknown` for missing records and for records of others, which the error of the store may
+        list."""
         if self.scope is Scope.ALL:
             return find()
         try:

@@ -224,7 +224,7 @@ def summaries_of(store: QueueStore, records: Sequence[Record]) -> tuple[JobSumma
 
 
 def use_so_far(store: QueueStore, uuids: Sequence[str]) -> dict[str, UseSoFar]:
-    """Returns what running jobs used, by uuid, without those that have no samples."""
+    """Returns the usage of running jobs with samples, by uuid."""
     found = store.tails(dict.fromkeys(uuids, -1), 1) if uuids else {}
     return {uuid: _use_of(taken[-1][1]) for uuid, taken in found.items() if taken}
 

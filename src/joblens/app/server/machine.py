@@ -60,7 +60,7 @@ def get_tools(page: NamePage) -> Tools:
 
 
 def get_workers(store: QueueStore, caller: Principal, settings: Settings, page: NamePage) -> Workers:
-    """Queues count jobs of all users, so only those who may see all get them."""
+    """Returns workers, and queues for callers that see all jobs: queues count jobs of all users."""
     workers = [each for each in living_workers(settings, store) if caller.may_see_user(each.user)]
     items, following = _page(workers, page)
     backlog = store.backlog() if caller.scope is Scope.ALL else ()

@@ -1,4 +1,4 @@
-"""Machines and workers: capacity, use, jobs, their last heartbeat, and what was measured there."""
+"""Machines and workers: capacity, use, jobs, their last heartbeat, and the measurements there."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -143,7 +143,7 @@ def nodes_of(
     now_us: int,
     lease_s: float,
 ) -> list[Node]:
-    """Joins what is known of each machine. The first of `machines` is the server's."""
+    """Joins the facts about each machine. The first of `machines` is the server's."""
     live = {each.host: each for each in machines}
     here = machines[0].host if machines else ""
     by_host: dict[str, list[WorkerInfo]] = {}

@@ -1,5 +1,5 @@
-"""Answers to the questions that commands ask a server in place of a store (`model.questions`). A caller who
-may only see own jobs gets the answers of a store that has no others."""
+"""Answers to the questions that commands ask a server in place of a store (`model.questions`). A caller
+that may only see own jobs gets the answers of a store that has no others."""
 
 from collections.abc import Iterable, Sequence
 

@@ -40,7 +40,7 @@ class QueueStanding(Struct, frozen=True, kw_only=True):
 
 
 class Queues(Struct, frozen=True, kw_only=True):
-    """`is_complete` is False for callers who see only their own jobs: then totals are not shown."""
+    """`is_complete` is False for callers that see only their own jobs: then totals are not shown."""
 
     items: tuple[QueueStanding, ...]
     is_complete: bool

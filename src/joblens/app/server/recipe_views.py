@@ -1,6 +1,6 @@
 """A recipe's job as its page shows it: operators by partition, rows, rejects with examples, checkpoints.
 
-The event log is read once for all clients; each request reads only what was written since."""
+The event log is read once for all clients; each request reads only events since."""
 
 import threading
 from collections import OrderedDict

@@ -104,7 +104,7 @@ def _without_requirements(plan: Plan) -> list[str]:
 
 
 def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
-    """Uses the capacity of a run, so that `run` refuses exactly what is warned of here."""
+    """Uses the capacity of a run, so that `run` refuses exactly the jobs with warnings."""
     warnings = []
     names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > offer.cpus]
     if names:

@@ -122,8 +122,7 @@ def with_tool(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_devices(devices: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """--device selects what a tool computes on, or devices of a container. Returns (the first, the
-    others)."""
+    """Splits --device into the device of a tool and those of a container. Returns (the first, the others)."""
     kinds = [argument for argument in devices if argument in _DEVICES]
     unknown = next(
         (argument for argument in devices if argument not in _DEVICES and "/" not in argument), None

@@ -119,7 +119,7 @@ class CallGuard:
         return (await self._auth.caller(scope)).principal
 
     def _scope(self, call: Any) -> dict[str, Any]:
-        """Returns what decides about access, in the form of an HTTP request. No cookies: sessions are for
+        """Returns the facts that decide about access, as an HTTP request. No cookies: sessions are for
         browsers."""
         kinds = ("authorization", "x-forwarded-for")
         headers = [
