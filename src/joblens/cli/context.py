@@ -306,6 +306,11 @@ class Session:
         )
 
     @property
+    def error_color(self) -> bool:
+        """Whether standard error is a terminal that gets colors."""
+        return os.isatty(2) and not self.options.no_color and not os.environ.get("NO_COLOR")
+
+    @property
     def palette(self) -> Palette:
         from joblens.views.text.style import Palette
 

@@ -22,6 +22,7 @@ from joblens.app.jobs.requests import (
     check_request,
     command_of,
     container_of,
+    count_of,
     mapping_of,
     memory_of,
     seconds_of,
@@ -257,7 +258,7 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
         raise InputError(
             "commands: expected a list, not a string", hint="pass a list of commands, or use joblens.run"
         )
-    width = _width(jobs)
+    width = count_of("jobs", jobs) or len(os.sched_getaffinity(0))
     requirements = _requirements(cpus, memory, pids, timeout)
     common = Request(
         tool=tool, tags=tags_of(tags), env=mapping_of("env", env), cwd=_path(cwd), requirements=requirements
@@ -339,14 +340,6 @@ def _accounting(name: str | None) -> Accounting | None:
         return Accounting(name)
     except ValueError:
         raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
-
-
-def _width(jobs: Any) -> int:
-    if jobs is None:
-        return len(os.sched_getaffinity(0))
-    if not isinstance(jobs, int) or jobs < 1:
-        raise InputError(f"jobs={jobs!r}: must be a number, at least 1")
-    return jobs
 
 
 def _requirements(

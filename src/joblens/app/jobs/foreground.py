@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,7 +16,9 @@ from joblens.app.wiring.drivers import logs_root
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Record
 from joblens.model.settings import Settings
-from joblens.ports.store import Store
+
+if TYPE_CHECKING:
+    from joblens.ports.store import Store
 
 
 class ForegroundResult(Struct, frozen=True):
@@ -29,7 +32,7 @@ class ForegroundResult(Struct, frozen=True):
 
 
 def run_in_foreground(
-    prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None, store: Store | None
+    prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None, store: "Store | None"
 ) -> ForegroundResult:
     """Runs it to its end. `store`: a connection of the caller, which stays open; None: opens one."""
     log = OwnLog(settings.logs)

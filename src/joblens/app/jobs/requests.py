@@ -209,6 +209,21 @@ def check_request(request: Request) -> None:
         check_container(request.container, cwd=request.cwd, accounting=request.accounting)
 
 
+def current_dir() -> str:
+    """Raises InputError if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current directory no longer exists", hint="cd to another directory") from None
+
+
+def count_of(name: str, value: Any) -> int | None:
+    """Returns the number of `name`. Raises InputError unless it is a whole one, at least 1."""
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise InputError(f"{name}={value!r}: must be a number, at least 1")
+    return value
+
+
 def seconds_of(name: str, value: str | float | None) -> float | None:
     """Returns the value of `name`, text such as '1h30m' or seconds."""
     if not isinstance(value, str):

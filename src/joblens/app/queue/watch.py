@@ -24,7 +24,7 @@ from joblens.model.errors import StoreError, UnknownJob, UnknownRun, UnknownWork
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import Run
+from joblens.model.runs.run import Run, RunStatus
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.model.values.labels import queue_and_label, unserved_words
@@ -174,6 +174,14 @@ def find_any(
         if ident.startswith(WORKFLOW_PREFIX):
             raise unknown_workflow(ident) from None
         raise
+
+
+def has_ended(found: Record | Run | TaskGroup) -> bool:
+    if isinstance(found, TaskGroup):
+        return found.is_over
+    if isinstance(found, Record):
+        return found.status.is_final
+    return found.status not in (RunStatus.CREATED, RunStatus.RUNNING)
 
 
 def wait_for_group(

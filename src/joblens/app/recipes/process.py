@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
+from joblens.app.jobs.requests import count_of
 from joblens.app.recipes.job_directory import job_dir_of
 from joblens.app.recipes.loader import (
     CheckedRecipe,
@@ -341,7 +342,7 @@ def _overrides(options: ProcessOptions) -> dict[str, Any]:
     executors = [each.value for each in Executor]
     if options.executor is not None and options.executor not in executors:
         raise InputError(f"executor '{options.executor}'", hint=f"one of {', '.join(executors)}")
-    _check_np(options.np)
+    count_of("np", options.np)
     if options.work_dir is not None and not options.work_dir.strip():
         raise InputError("--work-dir must not be empty", hint="omit it to use the recipe's setting")
     if options.job_id and options.resume and options.job_id != options.resume:
@@ -358,11 +359,6 @@ def _overrides(options: ProcessOptions) -> dict[str, Any]:
         "is_strict": options.strict or None,
         "max_rejects": _read("--max-rejects", options.max_rejects, read_reject_limit),
     }
-
-
-def _check_np(np: Any) -> None:
-    if np is not None and (not isinstance(np, int) or np < 1):
-        raise InputError(f"np={np!r}: must be a number, at least 1")
 
 
 def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:

@@ -93,18 +93,10 @@ def _refuse_others(found: "list[Found]") -> None:
 
 
 def _is_over(one: "Found") -> bool:
-    from joblens.app.queue.watch import TaskGroup
+    from joblens.app.queue.watch import has_ended
     from joblens.app.runs.state import RunJob
-    from joblens.model.jobs.job import Record
-    from joblens.model.runs.run import RunStatus
 
-    if isinstance(one, TaskGroup):
-        return one.is_over
-    if isinstance(one, RunJob):
-        return one.state.is_final
-    if isinstance(one, Record):
-        return one.status.is_final
-    return one.status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.STOPPED)
+    return one.state.is_final if isinstance(one, RunJob) else has_ended(one)
 
 
 def _ask(session: Session, one: "Found") -> None:

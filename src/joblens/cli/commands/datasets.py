@@ -51,19 +51,6 @@ def list_(session: Session, ident: str, status: str | None) -> None:
 @shared_options
 def show(session: Session, ident: str, name: str) -> None:
     """Show everything about the dataset NAME of RUN."""
-    _show(session, ident, name)
-
-
-@command.command("get")
-@run_argument
-@click.argument("name")
-@shared_options
-def get(session: Session, ident: str, name: str) -> None:
-    """Same as show."""
-    _show(session, ident, name)
-
-
-def _show(session: Session, ident: str, name: str) -> None:
     from joblens.app.runs.datasets import dataset_detail_form, find_dataset
 
     run, datasets = _datasets(session, ident)

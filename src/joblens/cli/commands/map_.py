@@ -87,7 +87,7 @@ def command(
         spec_of,
         workflow_without_file,
     )
-    from joblens.app.jobs.requests import seconds_of
+    from joblens.app.jobs.requests import current_dir, seconds_of
     from joblens.app.queue.notifiers import with_broker
     from joblens.model.runs.run import RunOptions
     from joblens.plan.commands.command_lines import mapped_jobs, refuse_misplaced, split_words
@@ -107,7 +107,7 @@ def command(
     loaded = spec_of(title, mapped, EachJob(cpus=cpus, memory=memory, timeout=timeout))
     options = RunOptions(
         output_dir=output_dir_of(session.settings, output_dir),
-        cwd=os.getcwd(),
+        cwd=current_dir(),
         most_jobs=jobs,
         probes=probe_choice,
         **engine,

@@ -51,7 +51,7 @@ def _run_here(session: Session, values: dict[str, Any]) -> None:
 
         check_report(report)
     shows_live = not values["quiet"] and os.isatty(2)
-    color = shows_live and not session.options.no_color and not os.environ.get("NO_COLOR")
+    color = shows_live and session.error_color
 
     # A container with its own terminal draws on the screen itself.
     shares_screen = prepared.job.container is None or not (os.isatty(0) and os.isatty(1))
@@ -71,18 +71,12 @@ def _run_here(session: Session, values: dict[str, Any]) -> None:
         live = LiveLine(render_live)
     ended = run_in_foreground(prepared, settings, live=live, store=session.journaled_store)
     record = ended.record
-    if ended.error is None and (shows_live or values["verbose"]):
-        from joblens.cli.commands.job_ending import print_summary
+    shows_summary = ended.error is None and (shows_live or values["verbose"])
+    if shows_summary or report or session.json:
+        from joblens.cli.commands.job_ending import show_ending
 
-        print_summary(record, color=color, ends_line_first=ended.is_stderr_line_open)
-    if report:
-        from joblens.cli.commands.job_ending import write_report
-
-        write_report(record, report)
-    if session.json:
-        from joblens.cli.commands.job_ending import write_document
-
-        write_document(record, on_new_line=not ended.stdout_ends_in_newline)
+        at_line_start = (ended.stdout_ends_in_newline, not ended.is_stderr_line_open)
+        show_ending(session, record, report, at_line_start, color=color if shows_summary else None)
     if ended.error is not None:
         raise ended.error
     if ended.died_of_interrupt:

@@ -126,7 +126,7 @@ def _is_set(value: Any, row: OptionRow) -> bool:
 
 def options_from(values: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs.preparation import parse_params
-    from joblens.app.jobs.requests import memory_of, seconds_of
+    from joblens.app.jobs.requests import current_dir, memory_of, seconds_of
     from joblens.app.wiring.machine import parse_gpus
     from joblens.cli.options.request import engine_options
     from joblens.cli.options.run import check_offer, checked_labels, checked_probes, recorded_notify
@@ -135,7 +135,7 @@ def options_from(values: dict[str, Any]) -> "RunOptions":
     check_offer(values)
     return RunOptions(
         output_dir=values["output_dir"] or "output",
-        cwd=os.getcwd(),
+        cwd=current_dir(),
         most_jobs=values["jobs"],
         cpus=values["cpus"],
         memory_bytes=memory_of("--memory", values["memory"]),
