@@ -268,7 +268,7 @@ def test_what_cannot_be_meant_is_refused_with_words_that_help() -> None:
     for name in (None, 5, ""):
         with pytest.raises(InputError, match="name or the id of a container"):
             ContainerResourceMonitor(name)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="item 0 is no profile"):
+    with pytest.raises(InputError, match="item 0 is not a profile"):
         aggregate_profiles([None])  # type: ignore[list-item]
 
 

@@ -154,13 +154,8 @@ _RECOVER_EVERY_S = 2.0
 _CANDIDATES = 11  # one more than are shown
 
 Note = Callable[[str], None]
-Recover = Callable[
-    [], None
-]  # recovers jobs whose owner has died: otherwise their end would never be recorded
-
-
-def _no_recovery() -> None:
-    pass
+# Records the end of jobs whose owner has died: nobody else would.
+Recover = Callable[[], None]
 
 
 def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False) -> Record:
@@ -296,7 +291,7 @@ def provenance_of(store: Store, record: Record) -> Provenance | None:
     return store.provenance(digest) if digest else None
 
 
-def follow_samples(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[tuple[int, Sample]]:
+def follow_samples(store: Store, uuid: str, recover: Recover) -> Iterator[tuple[int, Sample]]:
     """Yields every sample in order, then new ones until the job has ended.
 
     The end is checked before the samples are read: an owner writes the samples before the outcome, so the
@@ -313,7 +308,7 @@ def follow_samples(store: Store, uuid: str, recover: Recover = _no_recovery) -> 
             return
 
 
-def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Recover = _no_recovery) -> Record:
+def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Recover) -> Record:
     """Returns the record once the job has ended, or at the time-out."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     for record in records_until_final(store, uuid, recover):
@@ -322,7 +317,7 @@ def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Reco
     raise UnknownJob(f"job {uuid} was removed from the store")
 
 
-def records_until_final(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[Record]:
+def records_until_final(store: Store, uuid: str, recover: Recover) -> Iterator[Record]:
     """Yields the record repeatedly; the last one is final."""
     poll_s = _FIRST_POLL_S
     recovered_at = time.monotonic()

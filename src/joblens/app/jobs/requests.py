@@ -236,6 +236,16 @@ def seconds_of(name: str, value: str | float | None) -> float | None:
         raise InputError(f"{name}: {error}", hint=error.hint) from error
 
 
+def instant_of(name: str, text: str | None, now_us: int) -> int | None:
+    """Returns the value of `name`, a time or an age such as 2h, in microseconds."""
+    from joblens.model.values.units import parse_instant
+
+    try:
+        return None if text is None else parse_instant(text, now_us)
+    except InputError as error:
+        raise InputError(f"{name}: {error}", hint=error.hint) from error
+
+
 def bytes_of(name: str, value: str | int | None) -> int | None:
     if not isinstance(value, str):
         return value

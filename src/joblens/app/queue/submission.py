@@ -85,7 +85,7 @@ def _warn_of_logout(jobs: int, settings: Settings, warn: Warn) -> None:
 
 def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[tuple[Job, Ticket]]:
     """Raises InputError for invalid values, before anything is written."""
-    here = _traced_environment() if settings.otel.enabled else environment_of_queue()
+    here = _environment(settings)
     made: list[tuple[Job, Ticket]] = []
     for each in requests:
         prepared = prepare(each.request, settings, here)
@@ -94,15 +94,11 @@ def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[t
     return made
 
 
-def environment_of_queue() -> SubmitEnvironment:
-    """A queued job has the environment of its worker and its own variables: nothing of this process."""
-    return SubmitEnvironment.here({})
-
-
-def _traced_environment() -> SubmitEnvironment:
-    """The same with the caller's trace, which the job's span belongs to."""
-    caller = os.environ.get(TRACE_VARIABLE)
-    return SubmitEnvironment.here({TRACE_VARIABLE: caller} if caller else {})
+def _environment(settings: Settings) -> SubmitEnvironment:
+    """A queued job has the environment of its worker and its own variables; of this process only the trace,
+    which the job's span belongs to."""
+    trace = os.environ.get(TRACE_VARIABLE) if settings.otel.enabled else None
+    return SubmitEnvironment.here({TRACE_VARIABLE: trace} if trace else {})
 
 
 def _ticket(

@@ -11,6 +11,7 @@ from joblens.analysis.numbers.downsampling import Series
 from joblens.analysis.numbers.rates import mean_cpu_percent, unreclaimable_bytes
 from joblens.analysis.sizing.rightsizing import GroupAdvice
 from joblens.app.jobs.queries import find, provenance_of
+from joblens.app.jobs.requests import instant_of
 from joblens.app.jobs.series import DEFAULT_FIELDS, series
 from joblens.app.server.access import Principal
 from joblens.app.server.runs import find_run
@@ -20,7 +21,6 @@ from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, 
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Finding, Job, Record, Status, is_of_workflow
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.units import parse_instant
 from joblens.ports.store import QueueStore
 
 _TEXT = r"^[^\x00-\x1f\x7f]*$"
@@ -180,18 +180,11 @@ def job_query(store: QueueStore, caller: Principal, filters: JobFilter) -> Histo
         external_id=filters.id,
         findings=filters.finding,
         run_uuid=None if filters.run is None else find_run(store, caller, filters.run).uuid,
-        since_us=_instant("since", filters.since, now_us),
-        until_us=_instant("until", filters.until, now_us),
+        since_us=instant_of("parameter 'since'", filters.since, now_us),
+        until_us=instant_of("parameter 'until'", filters.until, now_us),
         without_tag="" if filters.bench or BENCH_TAG in filters.tag else BENCH_TAG,
     )
     return caller.visible(query)
-
-
-def _instant(name: str, text: str | None, now_us: int) -> int | None:
-    try:
-        return None if text is None else parse_instant(text, now_us)
-    except InputError as error:
-        raise InputError(f"parameter '{name}': {error}", hint=error.hint) from error
 
 
 def list_jobs(store: QueueStore, caller: Principal, listing: JobList) -> JobPage:
