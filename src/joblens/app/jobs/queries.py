@@ -154,7 +154,7 @@ _RECOVER_EVERY_S = 2.0
 _CANDIDATES = 11  # one more than are shown
 
 Note = Callable[[str], None]
-# Records the end of jobs whose owner has died: nobody else would.
+# Records the end of jobs whose owner has died; otherwise their end would never be known.
 Recover = Callable[[], None]
 
 

@@ -15,6 +15,7 @@ from joblens.app.jobs.requests import instant_of
 from joblens.app.jobs.series import DEFAULT_FIELDS, series
 from joblens.app.server.access import Principal
 from joblens.app.server.runs import find_run
+from joblens.app.wiring.agent_context import find_or_none
 from joblens.model.access import Scope
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, Statistics
@@ -310,18 +311,10 @@ def get_attempts(store: QueueStore, caller: Principal, ident: str, part: PartLis
         return Attempts(items=(record,)[part.after :])
     uuids = [each.job_uuid for each in store.run_results(link.run_uuid) if each.index == link.index]
     end = part.after + part.limit
-    found = (_find(store, uuid) for uuid in uuids[part.after : end])
+    found = (find_or_none(store, uuid) for uuid in uuids[part.after : end])
     return Attempts(
         items=tuple(each for each in found if each is not None), next=end if end < len(uuids) else None
     )
-
-
-def _find(store: QueueStore, uuid: str) -> Record | None:
-    """None: it was deleted."""
-    try:
-        return store.find(uuid)
-    except UnknownJob:
-        return None
 
 
 def get_samples(store: QueueStore, caller: Principal, ident: str, after: int, limit: int) -> SamplePage:

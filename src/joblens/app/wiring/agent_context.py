@@ -63,7 +63,7 @@ def write_missing_lines(store: Store, settings: Settings, spool: str, host: Host
         if not is_alone:
             return
         for path, uuids in pending_ends(spool, host).items():
-            records = [_find(store, uuid) for uuid in uuids]
+            records = [find_or_none(store, uuid) for uuid in uuids]
             ended = [one for one in records if one is not None and one.status.is_final]
             if settings.sinks.history.enabled:
                 _add(ended, settings, warn)
@@ -73,8 +73,8 @@ def write_missing_lines(store: Store, settings: Settings, spool: str, host: Host
             forget_ends(path, host)
 
 
-def _find(store: Store, uuid: str) -> Record | None:
-    """Returns None if it was deleted meanwhile, or its end never reached the store."""
+def find_or_none(store: Store, uuid: str) -> Record | None:
+    """Returns None if it was deleted, or never reached the store."""
     try:
         return store.find(uuid)
     except UnknownJob:

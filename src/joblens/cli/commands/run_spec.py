@@ -27,24 +27,13 @@ if TYPE_CHECKING:
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run, RunOptions, Workflow
 
-# Options for one command that also apply to a whole run.
-_SHARED = frozenset(
-    (
-        "params",
-        "cpus",
-        "memory",
-        "gpus",
-        "no_enforce",
-        "output_dir",
-        "no_monitor",
-        "probes",
-        "notify",
-        "quiet",
-        "verbose",
-        "queue",
-        "broker",
-        "retry_lost",
-    )
+# Options for one command that also apply to a whole run, and those of files only.
+OPTIONS_FOR_FILES = frozenset(
+    {
+        *("params", "cpus", "memory", "gpus", "no_enforce", "output_dir", "no_monitor", "probes"),
+        *("notify", "quiet", "verbose", "queue", "broker", "retry_lost"),
+        *(row.name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS)),
+    }
 )
 
 
@@ -108,16 +97,11 @@ def submit_spec(session: Session, values: dict[str, Any]) -> None:
 
 def _refuse_command_options(values: dict[str, Any]) -> None:
     for row in (*JOB_OPTIONS, *RUN_OPTIONS):
-        if row.name not in _SHARED and row.name in values and _is_set(values[row.name], row):
+        if row.name not in OPTIONS_FOR_FILES and row.name in values and _is_set(values[row.name], row):
             raise InputError(
                 f"{row.flags[-1]} applies to a single command, not to a workflow file",
                 hint=f"set it in {values['spec']}; a command goes after --: joblens run -- COMMAND",
             )
-
-
-def is_for_files(name: str) -> bool:
-    """Returns whether that option of `run` or `submit` may be used with a workflow file."""
-    return name in _SHARED or any(row.name == name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS))
 
 
 def _is_set(value: Any, row: OptionRow) -> bool:

@@ -88,14 +88,7 @@ class CallGuard:
     async def admit(self, call: Any, role: Role) -> Principal:
         """Raises SignInRequired, AccessDenied, or HttpProblem for too many calls."""
         scope = self._scope(call)
-        wait_s = self._rates.wait_s(scope["client"][0])
-        if wait_s > 0:
-            raise HttpProblem(
-                429,
-                "too many calls",
-                "wait; streams replace polling",
-                {"retry-after": str(max(1, round(wait_s)))},
-            )
+        self._rates.check(scope["client"][0], "too many calls", "wait; streams replace polling")
         principal = await self._principal(call, scope)
         principal.require(role)
         return principal
