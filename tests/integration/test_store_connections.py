@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+import joblens
 from joblens.__main__ import main
+from joblens.app.wiring import agent_context
+from joblens.model.errors import InputError
 from joblens.stores.sqlite.job_store import SqliteJobStore
+from joblens.stores.wrappers.journal import JournaledStore
 
 
 @pytest.fixture
@@ -54,3 +58,18 @@ def test_a_recipe_is_planned_and_run_over_one_connection(opened: list[str], tmp_
     assert exit_code("process", "recipe.json", "--job-id", "one") == 0
     assert exit_code("process", "recipe.json", "--resume", "one") == 0  # complete: nothing is done again
     assert len(opened) == 2
+
+
+def test_a_program_whose_sinks_cannot_be_opened_keeps_no_connection(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[object] = []
+
+    def refuse(*_: object) -> None:
+        raise InputError("no such sink")
+
+    monkeypatch.setattr(agent_context, "open_sinks", refuse)
+    monkeypatch.setattr(JournaledStore, "close", lambda store: closed.append(store))  # noqa: PLW0108 - a method
+    with pytest.raises(InputError, match="no such sink"):
+        joblens.run(["true"])
+    assert len(closed) == 1

@@ -173,7 +173,7 @@ class _RunSession:
         context = open_context(
             self._settings,
             allow_many_files() if self._signals.owns_process else (),
-            self._log.warn,
+            warn=self._log.warn,
             store=self._store,
             write_filter=self._without_secrets if self._secrets else None,
         )

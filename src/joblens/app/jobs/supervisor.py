@@ -113,7 +113,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
 
     limits = allow_many_files()
     own_log = _open_log(settings)
-    context = replace(open_context(settings, limits, own_log.warn), complete=name_stop)
+    context = replace(open_context(settings, limits, warn=own_log.warn), complete=name_stop)
     after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
         context,

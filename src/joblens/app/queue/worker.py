@@ -241,7 +241,9 @@ class RunningWorker:
         pilot = options.pilot
         delay_s = _OUTCOME_DELAY_S if pilot is not None and _shares_allocation_with_jobs(pilot) else 0.0
         writes = ClaimWriteFilter(SystemClock(), delay_s)
-        context = open_context(settings, allow_many_files(), log.warn, around, writes)
+        context = open_context(
+            settings, allow_many_files(), warn=log.warn, around=around, write_filter=writes
+        )
         self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
         if pilot is not None:
