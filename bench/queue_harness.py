@@ -48,9 +48,8 @@ class QueueHarness:
     def submit(self, commands: Sequence[Request]) -> list[str]:
         """-> their uuids"""
         with _environment(self._env):
-            made = enqueue(
-                [QueueRequest(request=one) for one in commands], self.settings, warn=lambda _: None
-            )
+            requests = [QueueRequest(request=one) for one in commands]
+            made = enqueue(requests, self.settings, None, lambda _: None)
         return [record.job.uuid for record in made]
 
     def is_idle(self) -> bool:

@@ -24,7 +24,8 @@ from msgspec.structs import replace
 import joblens
 from joblens.app.jobs.api import Result, SequentialRunner
 from joblens.app.jobs.preparation import prepare
-from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
+from joblens.app.queue.tool_requests import missing_for, placed, request_of
+from joblens.app.queue.tools import find_tool, tool_request
 from joblens.app.wiring.drivers import open_store
 from joblens.app.wiring.machine import disturbances, system_info
 from joblens.app.wiring.settings import load_settings

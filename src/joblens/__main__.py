@@ -17,9 +17,9 @@ _INTERRUPTED = -2  # not an exit code but minus SIGINT: the job died of it, and 
 
 
 def entry() -> "NoReturn":
-    """Start and end of the process. joblens measures other programs and must not cost much itself:
-    start-up makes little garbage, and everything is written and closed when a command returns, so garbage
-    collection and the teardown of the interpreter (a tenth of the CPU of a short run) are skipped."""
+    """Starts and ends the process. joblens measures other programs and must not cost much itself: start-up
+    makes little garbage, and everything is written and closed when a command returns, so garbage collection
+    and the teardown of the interpreter (a tenth of the CPU of a short run) are skipped."""
     gc.set_threshold(100_000, 20, 20)
     if sys.argv[1:] not in _VERSION:
         from joblens.files.importing import import_quickly
@@ -58,18 +58,18 @@ def entry() -> "NoReturn":
 
 
 def _is_small() -> bool:
-    """Whether a fork of this process is cheap and makes a small launcher: nothing has been imported yet, and
-    there are no threads."""
+    """Returns whether a fork of this process is cheap and makes a small launcher: nothing has been imported
+    yet, and there are no threads."""
     return sys.platform == "linux" and "msgspec" not in sys.modules and "threading" not in sys.modules
 
 
 def _runs_command_here(arguments: list[str]) -> bool:
-    """Most likely: options are parsed later, and a launcher that no job takes ends at no cost."""
+    """Guesses from the first words: options are parsed later, and an unused launcher ends at no cost."""
     return arguments[:1] == ["run"] and "--" in arguments and "--engine" not in arguments
 
 
 def _die_interrupted() -> None:
-    """A shell stops its script after Ctrl-C only if the command died of the signal, whatever its code."""
+    """Dies of SIGINT: after Ctrl-C a shell stops its script only if the command died of the signal."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -97,7 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run_command(arguments: list[str]) -> int:
-    _import_msgspec(runs_command=_runs_command_here(arguments))
+    from joblens.files.importing import import_msgspec
+
+    import_msgspec(runs_command=_runs_command_here(arguments))
     from joblens.model.errors import JoblensError
 
     try:
@@ -128,67 +130,16 @@ def _lacks_resources(error: Exception) -> bool:
     return "start new thread" in str(error) or "Too many open files" in str(error)
 
 
-def _import_msgspec(*, runs_command: bool) -> None:
-    """Imports msgspec without modules that it imports and joblens never uses: 6 of its 14 ms, and 2 more
-    where joblens only runs a command. `typing` has what it takes from typing_extensions, and Python 3.11
-    defines all of `datetime` twice, first in Python. `uuid` wants the name of the system from `platform`,
-    which compiles nine patterns. One forward reference, made to see whether Python knows its parameters,
-    would start the compiler."""
-    if "msgspec" in sys.modules:
-        return
-    import typing
-
-    later = ("platform", "textwrap", "msgspec.inspect", "msgspec.toml", "msgspec.yaml")
-    instead = {"typing_extensions": None, "datetime": __import__("_datetime")}
-    instead |= {name: _Deferred(name) for name in later}
-    if runs_command:  # it encodes no decimal numbers, UUIDs and JSON schemas
-        instead |= {name: _Unused(name) for name in ("decimal", "uuid", "msgspec._json_schema")}
-    instead = {name: module for name, module in instead.items() if name not in sys.modules}
-    sys.modules.update(instead)  # type: ignore[arg-type]  # None: cannot be imported
-    names, reference = vars(typing), typing.ForwardRef
-    names["ForwardRef"] = lambda *_values, **_options: None
-    try:
-        import msgspec  # noqa: F401
-    except ImportError:
-        pass  # it needs typing_extensions; the next import of msgspec finds that
-    finally:
-        names["ForwardRef"] = reference
-        for name, module in instead.items():
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
-
-
-class _Deferred(type(sys)):  # type: ignore[misc]  # a module
-    """Module that is imported when something of it is used."""
-
-    def __getattr__(self, name: str) -> object:
-        module = str(self.__name__)
-        if (module, name) == ("platform", "system"):
-            return lambda: os.uname().sysname
-        import importlib
-
-        if sys.modules.get(module) is self:
-            del sys.modules[module]
-        return getattr(importlib.import_module(module), name)
-
-
-class _Unused(type(sys)):  # type: ignore[misc]  # a module
-    """Module with an empty class for each name that is imported from it."""
-
-    def __getattr__(self, name: str) -> object:
-        return type(name, (), {"unknown": None})
-
-
 def _try_fast_path(arguments: list[str]) -> bool:
     """Runs a plain `run` line without click and exits with the job's code. False: click must parse it."""
     from joblens.cli.options.table import parse
 
-    given = parse(arguments)
-    if given is None:
+    values = parse(arguments)
+    if values is None:
         return False
     from joblens.cli.commands.run import run_parsed
 
-    run_parsed(given)
+    run_parsed(values)
     return True
 
 
@@ -246,8 +197,8 @@ def _write(stream: "TextIO | None", text: str) -> None:
 
 
 def _stdout_fails(error: OSError) -> bool:
-    """Unwritten output is still buffered, so trying again fails again. Without a buffer
-    (PYTHONUNBUFFERED) nothing is; then an error without a file name can only come from a stream."""
+    """Returns whether standard output caused the error. Unwritten output is still buffered, so writing fails
+    again. Without a buffer (PYTHONUNBUFFERED), an error without a file name can only come from a stream."""
     import errno
 
     try:
@@ -258,8 +209,8 @@ def _stdout_fails(error: OSError) -> bool:
 
 
 def _close_stdout(error: OSError) -> int:
-    """Nothing more can be written there, not even when Python flushes at exit. A closed reader (`joblens
-    history | head`) is not reported; a full disk is."""
+    """Redirects stdout to /dev/null, so that Python can flush at exit. Reports a full disk, but no closed
+    reader (`joblens history | head`)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 0

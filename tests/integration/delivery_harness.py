@@ -103,7 +103,7 @@ class DeliveryHarness:
             )
             for name in names
         ]
-        return [record.job.uuid for record in enqueue(requests, self.settings, warn=self.warned)]
+        return [record.job.uuid for record in enqueue(requests, self.settings, None, self.warned)]
 
     def ended(self, uuids: list[str]) -> int:
         """How many of them, as far as the store can be asked."""

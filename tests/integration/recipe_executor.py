@@ -15,6 +15,7 @@ import msgspec
 
 from joblens.app.recipes.jobs import make_job
 from joblens.app.recipes.process import ProcessOptions, plan_recipe
+from joblens.app.wiring.drivers import StoreConnection, warn_in_python
 from joblens.data.base.job_folder import JobFolder
 from joblens.model.recipes.recipe import RecipeEvent, RecipePlan
 from joblens.model.settings import Settings
@@ -75,7 +76,7 @@ def plan(folder: Path, data: Path, process: Sequence[Any], **keys: Any) -> Recip
         "process": list(process),
         **keys,
     }
-    planned = plan_recipe(recipe, options, Settings())
+    planned = plan_recipe(recipe, options, StoreConnection(Settings(), warn_in_python))
     make_job(planned.job)
     return planned.job.plan
 

@@ -16,6 +16,7 @@ pytest.importorskip("pyarrow")
 
 from joblens.app.recipes.jobs import make_job
 from joblens.app.recipes.process import ProcessOptions, plan_recipe
+from joblens.app.wiring.drivers import StoreConnection, warn_in_python
 from joblens.data.base.job_folder import take_lock
 from joblens.data.base.messages import Ended
 from joblens.data.base.reasons import with_location
@@ -53,7 +54,11 @@ def planned(folder: Path, data: Path, *, start_over: bool = False) -> Any:
         "np": 1,
         "process": MAPPERS,
     }
-    return plan_recipe(recipe, ProcessOptions(job_id="job", start_over=start_over), Settings()).job
+    return plan_recipe(
+        recipe,
+        ProcessOptions(job_id="job", start_over=start_over),
+        StoreConnection(Settings(), warn_in_python),
+    ).job
 
 
 # ---- one at a time -----------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_who_waits_for_a_job_goes_on_waiting_through_an_outage(
     _, result = waiting.communicate(timeout=60)
     assert waiting.returncode == (0 if command == "status" else 3)
     assert result.count("answers again") == 1
-    assert "trying again" not in result
+    assert "retrying until it answers" not in result
 
 
 def _askers(store: PostgresStore) -> int:

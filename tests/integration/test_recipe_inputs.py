@@ -10,6 +10,7 @@ pytest.importorskip("pyarrow")
 
 from joblens.app.recipes.jobs import make_job
 from joblens.app.recipes.process import ProcessOptions, plan_recipe
+from joblens.app.wiring.drivers import StoreConnection, warn_in_python
 from joblens.model.settings import Settings
 from tests.integration.recipe_executor import (
     MAPPERS,
@@ -64,7 +65,11 @@ def test_shards_of_the_export_before_are_taken_away(tmp_path: Path, data: Path, 
             "export_shard_size": size,
             "process": MAPPERS,
         }
-        job = plan_recipe(recipe, ProcessOptions(job_id=job_id, start_over=True), Settings()).job
+        job = plan_recipe(
+            recipe,
+            ProcessOptions(job_id=job_id, start_over=True),
+            StoreConnection(Settings(), warn_in_python),
+        ).job
         make_job(job)
         assert carry_out(job.plan) == 0
         found.append(sorted(os.listdir(tmp_path / "out")))

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from joblens.app.recipes.jobs import make_job, new_job_id
 from joblens.app.recipes.process import PlannedRecipe, ProcessOptions, plan_recipe
+from joblens.app.wiring.drivers import StoreConnection, warn_in_python
 from joblens.app.wiring.settings import load_settings
 from joblens.data.base.job_folder import read_plan
 from joblens.model.errors import InputError, RecipeError
@@ -40,7 +42,8 @@ def recipe(**other: Any) -> dict[str, Any]:
 
 
 def plan(given: "str | dict[str, Any] | None", **options: Any) -> PlannedRecipe:
-    return plan_recipe(given, ProcessOptions(**options), load_settings().settings)
+    with closing(StoreConnection(load_settings().settings, warn_in_python)) as connection:
+        return plan_recipe(given, ProcessOptions(**options), connection)
 
 
 def test_a_plan_has_stages_columns_inputs_and_partitions(place: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from joblens.app.recipes.jobs import make_job
 from joblens.app.recipes.process import ProcessOptions, plan_recipe
+from joblens.app.wiring.drivers import StoreConnection, warn_in_python
 from joblens.model.settings import Settings
 from tests.record_recipe_rows_fixture import recipe_in, rows_in
 
@@ -25,7 +26,7 @@ def test_the_same_rows_come_out(tmp_path: Path, case: dict[str, Any]) -> None:
     recipe = recipe_in(str(tmp_path), case["keys"], case["files"])
     # Several partitions: what a row becomes does not depend on where the data is cut.
     recipe |= {"work_dir": str(tmp_path / "work"), "partition": {"num_of_partitions": 3}}
-    planned = plan_recipe(recipe, ProcessOptions(job_id="job"), Settings())
+    planned = plan_recipe(recipe, ProcessOptions(job_id="job"), StoreConnection(Settings(), warn_in_python))
     make_job(planned.job)
     argv = [sys.executable, "-P", "-m", "joblens.data", planned.job.plan.job_dir]
     subprocess.run(argv, check=True, timeout=60)

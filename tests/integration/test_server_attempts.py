@@ -129,7 +129,7 @@ def test_a_followed_job_that_begins_again_is_printed_from_its_start(
 
         open_it: OpenOutput = remote_output if is_remote else open_output
         output = follow_log(store, uuid, "stdout", 2, lambda: None, open_it)
-        found = follow_samples(store, uuid)
+        found = follow_samples(store, uuid, lambda: None)
         assert next(output) == b"old\n" * 2
         assert [next(found)[0] for _ in range(5)] == list(range(5))
         begin_again(server, tmp_path, uuid, is_ended=True)

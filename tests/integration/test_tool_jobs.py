@@ -10,7 +10,8 @@ import pytest
 
 from joblens.app.queue.embedded_worker import worker_lock
 from joblens.app.queue.task_pipeline import TaskPipeline
-from joblens.app.queue.tools import find_tool, missing_for
+from joblens.app.queue.tool_requests import missing_for
+from joblens.app.queue.tools import find_tool
 from joblens.app.wiring.settings import load_settings
 from tests.conftest import wait_until
 from tests.integration.engines import Engine

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from joblens.app.jobs.api import SequentialRunner
 from joblens.app.jobs.preparation import prepare
-from joblens.app.queue.tools import find_tool, missing_for, placed, request_of, tool_request
+from joblens.app.queue.tool_requests import missing_for, placed, request_of
+from joblens.app.queue.tools import find_tool, tool_request
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.job import ContainerJob, Record, Requirements
 from tests.conftest import RunJoblens

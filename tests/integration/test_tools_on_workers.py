@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from joblens.app.queue.task_pipeline import TaskPipeline
-from joblens.app.queue.tools import find_tool, missing_for
+from joblens.app.queue.tool_requests import missing_for
+from joblens.app.queue.tools import find_tool
 from tests.conftest import RunJoblens, wait_until
 from tests.servers import RabbitServer, RedisServer
 

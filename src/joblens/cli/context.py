@@ -212,6 +212,11 @@ class Session:
         return self.connection.to_write(must_open=False)
 
     @property
+    def journaled_store(self) -> Store | None:
+        """The connection for recording jobs, if this command has already opened one."""
+        return None if self._connection is None else self._connection.journaled
+
+    @property
     def store_if_exists(self) -> Store | None:
         """The store for reading, even if it is read-only; None if it does not exist."""
         return self.connection.if_exists()
@@ -299,6 +304,11 @@ class Session:
             and not os.environ.get("NO_COLOR")
             and os.environ.get("TERM") != "dumb"
         )
+
+    @property
+    def error_color(self) -> bool:
+        """Whether standard error is a terminal that gets colors."""
+        return os.isatty(2) and not self.options.no_color and not os.environ.get("NO_COLOR")
 
     @property
     def palette(self) -> Palette:

@@ -132,7 +132,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Commands first: they are what people look for."""
+        """Writes commands first: users look for them."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 

@@ -31,7 +31,7 @@ class ProgressBar:
         self._checked_at = 0
         self._started_at_s = time.monotonic()
         self._next_draw_s = self._started_at_s + _SHOW_AFTER_S
-        self._is_wanted = sys.stderr.isatty()
+        self._is_shown = sys.stderr.isatty()
         self._is_drawn = False
 
     def expect(self, total: int) -> Callable[[int], None]:
@@ -41,7 +41,7 @@ class ProgressBar:
 
     def advance(self, count: int) -> None:
         self._done += count
-        if not self._is_wanted or self._done - self._checked_at < self._poll_every:
+        if not self._is_shown or self._done - self._checked_at < self._poll_every:
             return
         self._checked_at = self._done
         now_s = time.monotonic()

@@ -3,7 +3,7 @@
 import functools
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 
 import joblens
 from joblens.app.server.access import (
@@ -88,17 +88,7 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 def shown_token(token: ApiToken) -> ShownToken:
-    return ShownToken(
-        id=token.id,
-        name=token.name,
-        user=token.user,
-        role=token.role,
-        scope=token.scope,
-        created_at_us=token.created_at_us,
-        expires_at_us=token.expires_at_us,
-        used_at_us=token.used_at_us,
-        revoked_at_us=token.revoked_at_us,
-    )
+    return convert(token, ShownToken, from_attributes=True)
 
 
 def _shown_new(new: NewToken) -> ShownNewToken:
@@ -154,10 +144,7 @@ def _revoke(call: Call) -> ShownToken:
 def _audit(call: Call) -> AuditPage:
     call.principal.require_all("entries of the audit log")
     page: AuditParameters = call.query
-    query = AuditQuery(
-        limit=page.limit, before=page.before, who=page.who, action=page.action, subject=page.subject
-    )
-    items = tuple(call.store.audit_entries(query))
+    items = tuple(call.store.audit_entries(convert(page, AuditQuery, from_attributes=True)))
     return AuditPage(items=items, next=items[-1].number if len(items) == page.limit else None)
 
 

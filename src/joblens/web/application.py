@@ -18,18 +18,15 @@ from joblens.ports.store import QueueStore
 from joblens.views.prometheus.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from joblens.web.access_api import ENDPOINTS as ACCESS
 from joblens.web.auth import Authenticator
-from joblens.web.chart_api import ENDPOINTS as CHARTS
 from joblens.web.endpoints import API, Endpoint, ServerContext, allowed, encode, failed, routes_of
 from joblens.web.guard import App, Guard, Limits
 from joblens.web.job_api import ENDPOINTS as JOBS
 from joblens.web.listeners import ServeOptions
 from joblens.web.machine_api import ENDPOINTS as MACHINES
 from joblens.web.openapi import openapi_document
-from joblens.web.overview_api import ENDPOINTS as OVERVIEW
 from joblens.web.pages import Pages
 from joblens.web.problems import problem_response
 from joblens.web.run_api import ENDPOINTS as RUNS
-from joblens.web.run_chart_api import ENDPOINTS as RUN_PAGES
 from joblens.web.store_api import ENDPOINTS as STORE
 from joblens.web.store_threads import StoreThreads
 from joblens.web.stream_api import STREAMS, stream_routes
@@ -150,7 +147,7 @@ def create_application(
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:
-    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *RUN_PAGES, *MACHINES, *STORE)
+    return (*ACCESS, *JOBS, *RUNS, *MACHINES, *STORE)
 
 
 def _routes(context: ServerContext, hub: Hub) -> list[Route]:

@@ -19,7 +19,6 @@ from joblens.app.server.access import (
 from joblens.model.access import ApiToken
 from joblens.model.errors import AccessDenied, SignInRequired, StoreError
 from joblens.web.guard import LOG, Rates, Scope, is_local_socket
-from joblens.web.problems import HttpProblem
 from joblens.web.store_threads import StoreThreads
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -152,14 +151,8 @@ class Authenticator:
             token = await self._stores.call(lambda store: check_secret(store, secret))
         except SignInRequired:
             self._tokens.pop(digest, None)
-            wait_s = self._failures.wait_s(client)
-            if wait_s > 0:
-                raise HttpProblem(
-                    429,
-                    "too many wrong tokens",
-                    "check the token; wait as Retry-After says",
-                    {"retry-after": str(max(1, round(wait_s)))},
-                ) from None
+            hint = "check the token; wait as Retry-After says"
+            self._failures.check(client, "too many wrong tokens", hint)
             raise
         except StoreError as error:
             raise _unasked(error) from error

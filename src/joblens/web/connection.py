@@ -84,7 +84,7 @@ class LimitedConnection(H11Protocol):
         self._refuse(400, "this is not a valid HTTP request", "send HTTP/1.1")
 
     def abort(self) -> None:
-        """Closes the connection without sending what the client does not read."""
+        """Closes the connection without sending the rest."""
         if self.transport is not None:
             self.transport.abort()
 

@@ -100,14 +100,9 @@ class Guard:
                 )
             if self._is_behind_proxy:
                 take_forwarded(scope)
-            wait_s = self._rates.wait_s(_client(scope))
-            if wait_s > 0:
-                raise HttpProblem(
-                    429,
-                    "too many requests",
-                    "wait as Retry-After says; streams replace polling",
-                    {"retry-after": str(max(1, round(wait_s)))},
-                )
+            self._rates.check(
+                _client(scope), "too many requests", "wait as Retry-After says; streams replace polling"
+            )
 
 
 class SlowClient(Exception):
@@ -187,6 +182,12 @@ class Rates:
         self._burst = burst
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, at
+
+    def check(self, client: str, title: str, hint: str) -> None:
+        """Raises HttpProblem, which says how long to wait, for a client that asks too often."""
+        wait_s = self.wait_s(client)
+        if wait_s > 0:
+            raise HttpProblem(429, title, hint, {"retry-after": str(max(1, round(wait_s)))})
 
     def wait_s(self, client: str) -> float:
         """Takes one token; returns 0.0, or how long to wait for one."""

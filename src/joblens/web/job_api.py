@@ -1,11 +1,13 @@
-"""Endpoints of jobs, samples, findings, statistics and advice."""
+"""Endpoints of jobs: records, samples, charts, output, findings, statistics and advice; the Overview, and
+changes of many jobs at once."""
 
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from joblens.analysis.numbers.downsampling import Series
-from joblens.app.server import jobs
+from joblens.app.server import charts, comparison, jobs, live, overview
+from joblens.app.server.bulk import BulkChange, BulkResult, change_all
 from joblens.app.server.changes import (
     Changer,
     NoteRequest,
@@ -13,6 +15,8 @@ from joblens.app.server.changes import (
     SubmitRequest,
     TagChange,
 )
+from joblens.app.server.log_search import LogMatches, SearchQuery, search_log
+from joblens.app.server.log_window import LogWindow, WindowPart, read_window
 from joblens.model.access import Role
 from joblens.model.history import Annotation, Statistics, Tombstone
 from joblens.model.jobs.details import Details, Provenance
@@ -39,6 +43,23 @@ class FieldsQuery(SeriesQuery, frozen=True, kw_only=True, forbid_unknown_fields=
     field: tuple[jobs.Word, ...] = ()  # columns of samples, with /s behind a counter its rate
 
 
+class EarlierQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=20)] = 5
+    points: Annotated[int, Meta(ge=10, le=2000)] = 200
+
+
+class WindowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    at: Time | None = None  # position; None: the end, or forward the start
+    part: WindowPart = WindowPart.BACKWARD
+    limit: Annotated[int, Meta(ge=1, le=2000)] = 400  # lines
+
+
+class CompareQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    job: tuple[jobs.Word, ...] = ()
+    run: tuple[jobs.Word, ...] = ()
+    points: Annotated[int, Meta(ge=10, le=2000)] = 300
+
+
 def changer(call: Call) -> Changer:
     server = call.server
     return Changer(call.store, call.principal, server.settings, server.config, server.warn)
@@ -54,6 +75,41 @@ def _series(call: Call) -> Series:
     return jobs.get_series(
         call.store, call.principal, call.path["job"], query.field, query.begin_us, query.end_us, query.points
     )
+
+
+def _charts(call: Call) -> charts.JobCharts:
+    query: SeriesQuery = call.query
+    return charts.get_charts(
+        call.store, call.principal, call.path["job"], query.begin_us, query.end_us, query.points
+    )
+
+
+def _earlier(call: Call) -> charts.EarlierRuns:
+    query: EarlierQuery = call.query
+    return charts.get_earlier(call.store, call.principal, call.path["job"], query.limit, query.points)
+
+
+def _search(call: Call) -> LogMatches:
+    query: SearchQuery = call.query
+    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], query)
+
+
+def _window(call: Call) -> LogWindow:
+    query: WindowQuery = call.query
+    return read_window(
+        call.store,
+        call.principal,
+        call.path["job"],
+        call.path["stream"],
+        at=query.at,
+        part=query.part,
+        limit=query.limit,
+    )
+
+
+def _compare(call: Call) -> comparison.Comparison:
+    query: CompareQuery = call.query
+    return comparison.compare(call.store, call.principal, query.job, query.run, query.points)
 
 
 ENDPOINTS = (
@@ -222,6 +278,104 @@ ENDPOINTS = (
         with_query(jobs.get_advice),
         jobs.JobAdvice,
         query=jobs.AdviceQuery,
+        is_slow=True,
+    ),
+    Endpoint(
+        "GET /jobs/{job}/charts",
+        "getCharts",
+        "All curves of a job on one time axis, with limits, markers and why a metric is unknown.",
+        _charts,
+        charts.JobCharts,
+        query=SeriesQuery,
+    ),
+    Endpoint(
+        "GET /jobs/{job}/earlier",
+        "getEarlier",
+        "Curves of earlier jobs of the same name, newest first.",
+        _earlier,
+        charts.EarlierRuns,
+        query=EarlierQuery,
+    ),
+    Endpoint(
+        "GET /jobs/{job}/advice",
+        "getJobAdvice",
+        "Resource requests that this job and earlier ones of its name suggest, with a line to paste.",
+        of_path("job", charts.get_job_advice),
+        charts.OneJobAdvice,
+    ),
+    Endpoint(
+        "GET /jobs/{job}/logs/{stream}/search",
+        "searchLog",
+        "Positions of a text in the output of a job; `next` continues the search.",
+        _search,
+        LogMatches,
+        query=SearchQuery,
+        is_slow=True,
+        section="logs",
+    ),
+    Endpoint(
+        "GET /jobs/{job}/logs/{stream}/window",
+        "getLogWindow",
+        "Lines of the output of a job around a position; `next` continues.",
+        _window,
+        LogWindow,
+        query=WindowQuery,
+        section="logs",
+    ),
+    Endpoint(
+        "GET /compare",
+        "compare",
+        "2 to 50 jobs or runs beside the first: numbers, facts that differ, curves, parameters.",
+        _compare,
+        comparison.Comparison,
+        query=CompareQuery,
+        is_slow=True,
+    ),
+    Endpoint(
+        "GET /live",
+        "getLive",
+        "Queued and running jobs with their newest numbers; with `since` only changes.",
+        lambda call: call.server.live.answer(call.store, call.principal, call.query),
+        live.LiveAnswer,
+        query=live.LiveQuery,
+    ),
+    Endpoint(
+        "GET /overview",
+        "getOverview",
+        "Failures of the last week with their reasons, workers, queues, and totals of eight days.",
+        lambda call: overview.get_overview(
+            call.store, call.principal, call.server.days, call.query.midnight_us
+        ),
+        overview.Overview,
+        query=overview.OverviewQuery,
+        is_slow=True,
+        section="server",
+    ),
+    Endpoint(
+        "GET /summaries",
+        "listSummaries",
+        "As GET /jobs, with one small row per job instead of its record.",
+        with_query(jobs.list_summaries),
+        jobs.JobSummaries,
+        query=jobs.JobList,
+    ),
+    Endpoint(
+        "GET /count",
+        "countJobs",
+        "How many jobs match.",
+        with_query(jobs.count_jobs),
+        jobs.JobCount,
+        query=jobs.JobFilter,
+        is_slow=True,
+    ),
+    Endpoint(
+        "POST /bulk",
+        "changeJobs",
+        "Cancel, rerun, tag or delete up to 1000 jobs; those that cannot be changed are named.",
+        lambda call: change_all(changer(call), call.body),
+        BulkResult,
+        body=BulkChange,
+        role=Role.OPERATOR,
         is_slow=True,
     ),
 )

@@ -155,7 +155,7 @@ class Pages:
         return response
 
     async def _caller(self, request: Request) -> Caller | None:
-        """None: it must sign in. Raises what keeps the server from knowing."""
+        """Returns None if the client must sign in. Raises the error of a failing store."""
         try:
             return await self._auth.caller(request.scope)
         except (SignInRequired, AccessDenied):

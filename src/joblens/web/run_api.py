@@ -1,11 +1,12 @@
-"""Endpoints of workflows and runs, tools, workers and health."""
+"""Endpoints of workflows, runs and recipes: one per question, and one per page of the dashboard; tools,
+workers and health."""
 
 import functools
 from typing import Any
 
 from msgspec import Struct
 
-from joblens.app.server import runs
+from joblens.app.server import recipe_views, run_charts, run_lists, run_views, runs
 from joblens.app.server.changes import RunBody, RunRerun
 from joblens.app.server.machine import Health, NamePage, Tools, Workers, get_health, get_tools, get_workers
 from joblens.model.access import Role
@@ -24,6 +25,18 @@ def _plan(call: Call) -> PlanDocument:
     from msgspec import to_builtins
 
     return PlanDocument(plan=to_builtins(runs.get_plan(call.store, call.principal, call.path["run"])))
+
+
+def _table(call: Call) -> run_views.RunTable:
+    return call.server.runs.get_table(call.store, call.principal, call.path["run"], call.query)
+
+
+def _graph(call: Call) -> run_charts.GraphAnswer:
+    return run_charts.get_graph(call.server.runs, call.store, call.principal, call.path["run"], call.query)
+
+
+def _timeline(call: Call) -> run_charts.TimelineAnswer:
+    return run_charts.get_timeline(call.server.runs, call.store, call.principal, call.path["run"], call.query)
 
 
 _runs = functools.partial(Endpoint, section="runs")
@@ -65,7 +78,7 @@ ENDPOINTS = (
         status=201,
     ),
     _runs(
-        "GET /runs/{run}", "getRun", "One run, with the file as it was.", of_path("run", runs.get_run), Run
+        "GET /runs/{run}", "getRun", "One run, with the file as it was.", of_path("run", runs.find_run), Run
     ),
     _runs(
         "GET /runs/{run}/jobs",
@@ -144,5 +157,70 @@ ENDPOINTS = (
         "Whether the server can read its store.",
         lambda call: get_health(call.store),
         Health,
+    ),
+    _runs(
+        "GET /runs",
+        "listAllRuns",
+        "Runs of all workflows, newest first.",
+        lambda call: call.server.run_lists.list_runs(call.store, call.principal, call.query),
+        run_lists.RunLines,
+        query=run_lists.RunsQuery,
+        is_slow=True,
+    ),
+    _runs(
+        "GET /workflows/{workflow}/page",
+        "getWorkflowPage",
+        "A workflow and its newest runs.",
+        lambda call: call.server.run_lists.get_workflow(call.store, call.principal, call.path["workflow"]),
+        run_lists.WorkflowPage,
+    ),
+    _runs(
+        "GET /workflows/{workflow}/advice",
+        "getWorkflowAdvice",
+        "Resource requests that its runs suggest, and the change of its file as a diff.",
+        of_path("workflow", run_lists.get_workflow_advice),
+        run_lists.WorkflowAdvice,
+        is_slow=True,
+    ),
+    _runs(
+        "GET /runs/{run}/page",
+        "getRunPage",
+        "First view of a run: its state, counts, failed and running jobs.",
+        of_path("run", run_views.get_run_page),
+        run_views.RunPage,
+    ),
+    _runs(
+        "GET /runs/{run}/table",
+        "getRunTable",
+        "All jobs of a run, column by column; with `since` only rows that changed.",
+        _table,
+        run_views.RunTable,
+        query=run_views.TableQuery,
+        is_slow=True,
+    ),
+    _runs(
+        "GET /runs/{run}/graph",
+        "getRunGraph",
+        "Jobs and dependencies of a run with their positions in a drawing; large runs by group.",
+        _graph,
+        run_charts.GraphAnswer,
+        query=run_charts.GraphQuery,
+        is_slow=True,
+    ),
+    _runs(
+        "GET /runs/{run}/timeline",
+        "getRunTimeline",
+        "When attempts waited and ran, the critical path, and machine use over time.",
+        _timeline,
+        run_charts.TimelineAnswer,
+        query=run_charts.TimelineQuery,
+        is_slow=True,
+    ),
+    Endpoint(
+        "GET /jobs/{job}/recipe",
+        "getRecipe",
+        "Progress of a recipe's job: grid of partitions and operators, rows, rejects, checkpoints.",
+        lambda call: call.server.recipes.get_page(call.store, call.principal, call.path["job"]),
+        recipe_views.RecipePage,
     ),
 )

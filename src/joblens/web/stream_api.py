@@ -93,7 +93,7 @@ STREAMS = (
 
 
 class EventStream(Response):
-    """Sends what a generator yields until it ends or the client leaves."""
+    """Sends the events of a generator until it ends or the client leaves."""
 
     media_type = "text/event-stream"
 

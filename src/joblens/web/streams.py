@@ -328,8 +328,7 @@ def _read_one(source: Source, store: QueueStore, after: int) -> Batch:
 
 
 def _skip_gap(topic: Topic, first: Event) -> None:
-    """The poller reads only the newest samples: what lies between is read from the store by those who need
-    it."""
+    """The poller reads only the newest samples: a client that needs those in between reads the store."""
     if first.position > topic.last + 1:
         topic.ring.clear()
         topic.start = topic.last = first.position - 1

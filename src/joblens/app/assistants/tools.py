@@ -112,11 +112,11 @@ class JobTools:
             record = self._find(job)
             samples = [sample for _, sample in self._store.samples(record.job.uuid)]
             facts = self._store.details(record.job.uuid).gpus or ()
-        chosen = _evenly(samples, max(2, min(points, _MOST_POINTS)))
-        before = [None, *chosen[:-1]]
+        shown = _evenly(samples, max(2, min(points, _MOST_POINTS)))
+        before = [None, *shown[:-1]]
         forms = [
             to_sample_object(sample, earlier, record, facts)
-            for sample, earlier in zip(chosen, before, strict=True)
+            for sample, earlier in zip(shown, before, strict=True)
         ]
         return {**_short(record), "samples_recorded": len(samples), "samples": forms}
 
@@ -157,14 +157,14 @@ class ChangingTools:
     def cancel_job(self, job: str) -> dict[str, Any]:
         """Cancel a queued or running job of this user. Returns at once; it ends within its grace time."""
         from joblens.app.jobs.submission import request_cancel
-        from joblens.app.queue.submission import cancel_all_queued, refuse_others_job
+        from joblens.app.queue.submission import cancel_queued, refuse_others_job
 
         with self._lock:
             record = find(self._store, job, is_to_change=True)
             user = current_user()
             refuse_others_job(record, user)
             if record.job.queue:
-                cancel_all_queued([record], self._store, self._settings, self._config)  # type: ignore[arg-type]
+                cancel_queued([record], self._store, self._settings, self._config)  # type: ignore[arg-type]
             elif not record.status.is_final:
                 request_cancel(record, self._store, self._settings, user)
             return {**_short(record), "had_ended": record.status.is_final}

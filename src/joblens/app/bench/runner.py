@@ -23,7 +23,8 @@ from joblens.analysis.comparing.bench import (
 from joblens.app.bench.files import default_results_dir, find, load_all, new_id, save
 from joblens.app.jobs.api import Result, SequentialRunner
 from joblens.app.jobs.preparation import prepare
-from joblens.app.queue.tools import find_tool, placed, request_of, tool_request
+from joblens.app.queue.tool_requests import placed, request_of
+from joblens.app.queue.tools import find_tool, tool_request
 from joblens.app.reports.exports import output_file
 from joblens.app.wiring.drivers import Warn, warn_in_python
 from joblens.app.wiring.machine import DEVICES, disturbances, missing_device, system_info
@@ -103,10 +104,10 @@ class BenchmarkRunner:
         _check_count("warmup", warmup, least=0)
         found = find_tool(tool)
         check_device(device)
-        chosen = script or found.benchmark
-        if not chosen:
+        script_path = script or found.benchmark
+        if not script_path:
             raise BenchmarkError(f"{tool} has no benchmark script", hint="give --script FILE, or script=…")
-        planned = tool_request(found, chosen, custom_params, device=device, container=container)
+        planned = tool_request(found, script_path, custom_params, device=device, container=container)
         system, created_time = system_info(), format_instant(time.time_ns() // 1000)
         measured: list[Document] = []
         job = None
@@ -125,11 +126,11 @@ class BenchmarkRunner:
             "format": FORMAT,
             "kind": TOOL,
             "id": new_id(f"{tool}-{device}", created_time),
-            "title": f"{tool} {os.path.basename(chosen)} on {device}",
+            "title": f"{tool} {os.path.basename(script_path)} on {device}",
             "created_time": created_time,
             "joblens_version": joblens.__version__,
             "tool": tool,
-            "script": chosen,
+            "script": script_path,
             "device": device,
             "params": job.params if job else {},
             "command": list(job.argv) if job else [],
@@ -168,7 +169,7 @@ class BenchmarkRunner:
     ) -> Document:
         """Compares `other` with `baseline`: `speedup` above 1 is faster, `time_saved_seconds` by the
         medians, `percent_change` of the time. With the interval of the speedup, or null and a `reason`."""
-        one, two = self._given(baseline), self._given(other)
+        one, two = self._document_of(baseline), self._document_of(other)
         if one["id"] == two["id"]:
             raise BenchmarkError(f"{one['id']} cannot be compared with itself", hint="joblens bench list")
         before, after = variants_of(one)[-1], variants_of(two)[-1]
@@ -195,9 +196,9 @@ class BenchmarkRunner:
         if results is None:
             documents = self.load_results()
         elif isinstance(results, str | Mapping):
-            documents = [self._given(results)]
+            documents = [self._document_of(results)]
         else:
-            documents = [self._given(one) for one in results]
+            documents = [self._document_of(one) for one in results]
         if not documents and results is not None:
             raise BenchmarkError("the list of results is empty", hint="pass None for all results")
         if not documents:
@@ -207,7 +208,7 @@ class BenchmarkRunner:
             return report_text(documents, title, compares=compares)
         return write_report(documents, title, os.fspath(output), compares=compares)
 
-    def _given(self, result: "Mapping[str, Any] | str") -> Document:
+    def _document_of(self, result: "Mapping[str, Any] | str") -> Document:
         if isinstance(result, str):
             return dict(self.load_results(result))
         _check_result(result)

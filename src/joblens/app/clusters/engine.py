@@ -208,7 +208,7 @@ class ClusterEngine:
         )
 
     def side(self, store: Store, journals: Journals) -> QueueSide:
-        """`store`: to find what an earlier driver had placed."""
+        """`store`: for the allocations of earlier drivers."""
         settings, run = self._settings, self._run
         return QueueSide(
             store=open_queue_store(settings, self._warn),
@@ -298,11 +298,6 @@ def open_side(
     )
 
 
-def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> RunCapacity:
-    """Returns the capacity of all workers of the run's queues; without workers, of this machine."""
-    return QueueCapacity(plan, options, settings, warn).offer()
-
-
 class QueueCapacity:
     """Workers of a run that does not exist yet (`app.driving.checks`). Creates no store."""
 
@@ -330,6 +325,7 @@ class QueueCapacity:
         check_fit(self._plan, self._most_of_one(offer), own)
 
     def offer(self) -> RunCapacity:
+        """Returns the capacity of all workers of the run's queues; without workers, of this machine."""
         if self._workers:
             return _total_capacity(self._workers, self._options)
         return without_names(machine_offer(self._options))

@@ -44,7 +44,7 @@ SLURM = "slurm"
 
 
 def placement_of(config: WorkerConfig, environ: Mapping[str, str]) -> Placement | None:
-    """Returns what the driver knew about the allocation, and what is known only here. None: there is no
+    """Returns the driver's facts about the allocation with those of this machine. None: there is no
     cluster."""
     configured = config.placement
     if "SLURM_JOB_ID" not in environ or (configured is not None and configured.engine != SLURM):
@@ -85,7 +85,7 @@ def rename_command(config: WorkerConfig, environ: Mapping[str, str]) -> list[str
 
 
 def is_on_every_node(environ: Mapping[str, str]) -> bool:
-    """Returns whether Slurm started such a worker on each node of the allocation: what one finds, all do."""
+    """Returns whether Slurm started such a worker on each node of the allocation: all find the same."""
     nodes = environ.get("SLURM_JOB_NUM_NODES", "")
     return bool(nodes) and environ.get("SLURM_STEP_NUM_NODES", "") == nodes
 
@@ -267,12 +267,12 @@ def _settings(config: WorkerConfig) -> Settings:
 
 def _options(config: WorkerConfig, placement: Placement | None, environ: Mapping[str, str]) -> WorkerOptions:
     return WorkerOptions(
-        concurrency=config.most_jobs or config.concurrency or _cpus_given(environ),
+        concurrency=config.most_jobs or config.concurrency or _node_cpus(environ),
         queues=config.queues,
         name=f"{placement.engine}-{placement.job_id or placement.node_id}"[:60] if placement else "",
         pilot=PilotOptions(
             tickets=own_tickets(config, environ),
-            memory_bytes=config.memory_bytes if config.memory_bytes is not None else _memory_given(environ),
+            memory_bytes=config.memory_bytes if config.memory_bytes is not None else _node_memory(environ),
             gpus=config.gpus,
             ends_at_s=_deadline_s(config, environ),
             placement=placement,
@@ -314,7 +314,7 @@ def _listener(config: WorkerConfig) -> "NodeListener | None":
     return NodeListener(config.listen)
 
 
-def _cpus_given(environ: Mapping[str, str]) -> int | None:
+def _node_cpus(environ: Mapping[str, str]) -> int | None:
     """Returns the CPUs from Slurm, which need not enforce them."""
     for name in ("SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK"):
         if environ.get(name, "").isdecimal():
@@ -322,12 +322,12 @@ def _cpus_given(environ: Mapping[str, str]) -> int | None:
     return None
 
 
-def _memory_given(environ: Mapping[str, str]) -> int | None:
+def _node_memory(environ: Mapping[str, str]) -> int | None:
     """Returns the memory from Slurm, which need not enforce it. In MiB; 0: the node's whole memory."""
     whole = environ.get("SLURM_MEM_PER_NODE", "")
     if whole.isdecimal() and int(whole):
         return int(whole) << 20
-    each, cpus = environ.get("SLURM_MEM_PER_CPU", ""), _cpus_given(environ)
+    each, cpus = environ.get("SLURM_MEM_PER_CPU", ""), _node_cpus(environ)
     return (int(each) << 20) * cpus if each.isdecimal() and int(each) and cpus else None
 
 

@@ -133,7 +133,7 @@ class CrateFiles:
 
 
 def _fingerprint(stamp: FileStamp) -> str:
-    """Returns what identifies its content if it was not read; a folder is one, whatever it contains."""
+    """Returns an identity of its content without reading it; all contents of a folder have one."""
     return "folder" if stamp.size is None else f"{stamp.size}-{stamp.mtime_ns}"
 
 

@@ -1,9 +1,10 @@
-"""Doctor: what joblens can measure and enforce here, the store, Slurm and Ray, installed extras."""
+"""Doctor: measurement and enforcement on this machine, the store, Slurm and Ray, installed extras."""
 
 import importlib.util
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 from msgspec import Struct
 
@@ -58,7 +59,7 @@ def slurm_capabilities() -> list[Capability]:
 
 
 def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
-    """Returns what `seff`, `import slurm` and Slurm's numbers need."""
+    """Returns the parts of Slurm that `seff`, `import slurm` and Slurm's numbers need."""
     name, fix = "slurm accounting", "seff and import slurm need slurmdbd; ask the cluster's administrators"
     if config.get("AccountingStorageType", "") in ("", _NO_BOOKS):
         return Capability(
@@ -75,7 +76,7 @@ def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
 
 
 def _memory(config: dict[str, str]) -> Capability:
-    """Returns what kills a job that exceeds its memory."""
+    """Returns the mechanism that kills a job that exceeds its memory."""
     name = "slurm memory limits"
     if "task/cgroup" in config.get("TaskPlugin", ""):
         return Capability(
@@ -145,9 +146,8 @@ def _store(settings: Settings) -> Capability:
         return _writable("store", os.path.dirname(name))
     notes: list[str] = []
     try:
-        store = open_store_directly(settings, notes.append)
-        store.running()
-        store.close()
+        with closing(open_store_directly(settings, notes.append)) as store:
+            store.running()
     except JoblensError as error:
         fix = error.hint or "fix the file, or choose another store with --store or in joblens.yml"
         return Capability(area="storage", name="store", available=False, reason=str(error), fix=fix)
@@ -159,8 +159,6 @@ def _store(settings: Settings) -> Capability:
 
 def _broker(settings: Settings) -> Capability:
     """Asks the broker."""
-    from contextlib import closing
-
     from joblens.app.queue.notifiers import configured_notifier
     from joblens.model.errors import JoblensError
 
@@ -174,8 +172,6 @@ def _broker(settings: Settings) -> Capability:
 
 def _labels(settings: Settings) -> list[Capability]:
     """Returns a row per label that jobs wait for and no worker serves."""
-    from contextlib import closing
-
     from joblens.app.queue.notifiers import living_workers
     from joblens.app.queue.submission import open_queue_store
     from joblens.app.wiring.drivers import store_exists

@@ -19,7 +19,14 @@ from joblens.app.driving.start import Runs
 from joblens.app.driving.summary import ending_document
 from joblens.app.driving.sweep import workflow_without_file
 from joblens.app.jobs.api import Result
-from joblens.app.jobs.requests import mapping_of, memory_of, seconds_of, texts_of
+from joblens.app.jobs.requests import (
+    count_of,
+    current_dir,
+    mapping_of,
+    memory_of,
+    seconds_of,
+    texts_of,
+)
 from joblens.app.queue.notifiers import with_broker
 from joblens.app.runs.specs import hide_secrets
 from joblens.app.runs.tables import result_rows
@@ -155,8 +162,8 @@ def run_workflow(  # noqa: PLR0913 - the keywords are the interface
     settings = load_settings(overrides=overrides).settings
     options = RunOptions(
         output_dir=os.fspath(output_dir),
-        cwd=os.path.abspath(cwd or os.curdir),
-        most_jobs=_at_least_one(jobs),
+        cwd=current_dir() if cwd is None else os.path.abspath(cwd),
+        most_jobs=count_of("jobs", jobs),
         cpus=_positive("cpus", cpus),
         memory_bytes=_positive("memory", memory_of("memory", memory)),
         gpus=parse_gpus(str(gpus)) if gpus is not None else None,
@@ -177,12 +184,6 @@ def run_workflow(  # noqa: PLR0913 - the keywords are the interface
     if check and not result.ok:
         raise RunFailed(result)
     return result
-
-
-def _at_least_one(jobs: Any) -> int | None:
-    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
-        raise InputError(f"jobs={jobs!r}: must be a number, at least 1")
-    return jobs
 
 
 T = TypeVar("T", int, float)

@@ -104,7 +104,7 @@ def checked_run(
     request: RunRequest, settings: Settings, config: str | None, store: Store | None, warn: Warn
 ) -> Iterator[CheckedRun]:
     """The engine is open within it. `store`: None if there is none yet. Raises InputError (PlanError,
-    RunIsDriven) for what cannot work, PlacingError for a cluster that does not answer."""
+    RunIsDriven) for an impossible run, PlacingError for a cluster that does not answer."""
     options, plan = request.options, request.plan
     if request.detach:
         refuse_inside_a_job()

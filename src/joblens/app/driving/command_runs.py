@@ -40,8 +40,8 @@ def create_command_run(
     config: str | None,
     warn: Warn,
 ) -> tuple[Run, Record]:
-    """Raises InputError or PlanError for what can never run there, PlacingError if the cluster does not
-    answer: nothing is written then."""
+    """Raises InputError or PlanError for a command that can never run there, PlacingError if the cluster
+    does not answer: nothing is written then."""
     ((job, ticket),) = make_tickets([request], settings)
     folder = os.path.abspath(logs_root(settings))
     make_private_folder(folder)

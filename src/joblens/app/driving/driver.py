@@ -147,14 +147,14 @@ class _RunSession:
         if options.engine == "local":
             return machine_offer(options)
         from joblens.app.clusters import engine as cluster_engine
-        from joblens.app.clusters.engine import run_offer
+        from joblens.app.clusters.engine import QueueCapacity
 
         if cluster_engine.is_cluster(options.engine):
             self._cluster = cluster_engine.ClusterEngine(
                 self._run, self._plan, self._settings, self._config, self._log.warn
             )
             return self._cluster.offer()
-        offer = run_offer(self._plan, options, self._settings, self._log.warn)
+        offer = QueueCapacity(self._plan, options, self._settings, self._log.warn).offer()
         indices = jobs_to_run(self._plan, options, self._run.again)
         check_fit(self._plan, offer, indices - jobs_elsewhere(self._plan, options.labels))
         return offer
@@ -173,7 +173,7 @@ class _RunSession:
         context = open_context(
             self._settings,
             allow_many_files() if self._signals.owns_process else (),
-            self._log.warn,
+            warn=self._log.warn,
             store=self._store,
             write_filter=self._without_secrets if self._secrets else None,
         )

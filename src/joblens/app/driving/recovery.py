@@ -90,19 +90,19 @@ def reset_jobs(
 class JobReset(Struct, frozen=True):
     """Jobs to reset, by name and by (index, last attempt)."""
 
-    chosen: tuple[str, ...]
+    names: tuple[str, ...]
     dependents: tuple[str, ...]
     completed: tuple[str, ...]  # that succeeded; their results are replaced
     jobs: tuple[tuple[int, int], ...]
 
 
-def plan_reset(store: Store, run: Run, chosen: Collection[int]) -> JobReset:
-    """Returns the jobs and their dependents, without cancelled ones that are not chosen."""
+def plan_reset(store: Store, run: Run, indexes: Collection[int]) -> JobReset:
+    """Returns the jobs and their dependents, without cancelled ones that are not among `indexes`."""
     state = state_of_run(store, run)
-    jobs = [state.jobs[index] for index in with_dependants(state, chosen, cancelled_jobs(store, run))]
+    jobs = [state.jobs[index] for index in with_dependants(state, indexes, cancelled_jobs(store, run))]
     return JobReset(
-        chosen=tuple(job.name for job in jobs if job.index in chosen),
-        dependents=tuple(job.name for job in jobs if job.index not in chosen),
+        names=tuple(job.name for job in jobs if job.index in indexes),
+        dependents=tuple(job.name for job in jobs if job.index not in indexes),
         completed=tuple(job.name for job in jobs if job.state is JobState.COMPLETED),
         jobs=tuple((job.index, last_attempt(job)) for job in jobs),
     )
@@ -155,7 +155,7 @@ def failures_of(store: Store, run: Run) -> RunFailures:
 
 
 def _failure(
-    store: Store, job: JobStanding, unmade: Collection[tuple[int, int]], allocations: RunAllocations
+    store: Store, job: JobStanding, missing_outputs: Collection[tuple[int, int]], allocations: RunAllocations
 ) -> Failure:
     last = job.results[-1]
     try:
@@ -167,7 +167,7 @@ def _failure(
         return Failure(job.index, job.name, last_attempt(job), diagnosis)
     diagnosis = diagnose(
         record,
-        outputs_missing=(last.index, last.attempt) in unmade,
+        outputs_missing=(last.index, last.attempt) in missing_outputs,
         cluster_word=allocations.last_word(last.job_uuid),
     )
     return Failure(job.index, job.name, last_attempt(job), diagnosis, record.number)
@@ -191,8 +191,8 @@ def _can_run(job: JobStanding) -> bool:
 def fit_to_engine(
     plan: Plan, jobs: Sequence[JobRecovery], check: Callable[[Plan], None]
 ) -> tuple[JobRecovery, ...]:
-    """Limits requests to what the engine has. `check` raises PlanError with what is missing. Raises
-    PlanError for jobs that cannot run for another reason."""
+    """Limits requests to the engine's capacity. `check` raises PlanError with the excess. Raises PlanError
+    for jobs that cannot run for another reason."""
     fitted = tuple(jobs)
     for _ in range(_MOST_CAPS):
         try:

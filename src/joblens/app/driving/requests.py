@@ -1,4 +1,4 @@
-"""Run requests for what the store already has: resume a run, repeat part of it, run a stored workflow."""
+"""Run requests for stored runs and workflows: resume a run, repeat part of it, run a stored workflow."""
 
 import enum
 from collections.abc import Callable, Sequence

@@ -37,8 +37,8 @@ class Runs:
 
     @contextmanager
     def validated(self, request: RunRequest, warn: Warn | None = None) -> Iterator[CheckedRun]:
-        """Writes nothing; the engine is open within it. Raises InputError (PlanError, RunIsDriven) for
-        what cannot work, PlacingError for a cluster that does not answer."""
+        """Writes nothing; the engine is open within it. Raises InputError (PlanError, RunIsDriven) for an
+        impossible run, PlacingError for a cluster that does not answer."""
         store = self._connection.if_exists()
         with checked_run(request, self._settings, self._config, store, warn or self._warn) as checked:
             yield checked

@@ -59,7 +59,7 @@ def ending_of(store: Store, driven: RunOutcome) -> RunEnding:
 
 
 def as_stored(store: Store, driven: RunOutcome) -> RunOutcome:
-    """For a stopped run: its jobs as `joblens results` will show them, with what a resume will do."""
+    """Returns a stopped run with its jobs as `joblens results` shows them: ready to resume."""
     if driven.status is not RunStatus.STOPPED:
         return driven
     try:

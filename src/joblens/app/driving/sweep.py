@@ -105,8 +105,8 @@ def workflow_without_file(store: Store, name: str) -> Workflow | None:
     return found if found.name == name and not found.source else None
 
 
-def output_dir_of(settings: Settings, chosen: str | None) -> str:
+def output_dir_of(settings: Settings, option: str | None) -> str:
     """Next to the store by default: a sweep from a command line writes nothing to the current directory."""
-    if chosen is not None:
-        return os.path.abspath(chosen)
+    if option is not None:
+        return os.path.abspath(option)
     return os.path.join(os.path.abspath(logs_dir(store_name(settings))), "map")

@@ -67,8 +67,8 @@ class RunWatcher:
         self._run = run
         self._plan = plan
         self._view = view
-        self._kept = reused_results(store, run)
-        self._seen: dict[tuple[int, int], Status] = {}
+        self._reused = reused_results(store, run)
+        self._reported: dict[tuple[int, int], Status] = {}
         self._sequence = 0
         self._owner: Owner | None = run.owner
         self._status = run.status
@@ -138,11 +138,11 @@ class RunWatcher:
         changed = [
             result
             for result in results
-            if result.index >= 0 and self._seen.get((result.index, result.attempt)) is not result.status
+            if result.index >= 0 and self._reported.get((result.index, result.attempt)) is not result.status
         ]
         if changed or self._status is not self._reported_status:
             self._reported_status = self._status
-            schedule = schedule_of(self._store, self._run, self._plan, results, self._kept)
+            schedule = schedule_of(self._store, self._run, self._plan, results, self._reused)
             self._report_reused()
             self._report_results(changed, results)
             self._report_states(schedule, results)
@@ -198,8 +198,8 @@ class RunWatcher:
             self._view.note(f"{who} ({now.how})")
 
     def _report_reused(self) -> None:
-        if self._is_first and self._kept is not None:
-            for result in self._kept.results:
+        if self._is_first and self._reused is not None:
+            for result in self._reused.results:
                 self._count(result)
 
     def _report_results(self, changed: list[JobResult], results: list[JobResult]) -> None:
@@ -208,7 +208,7 @@ class RunWatcher:
         last = {result.index: result.attempt for result in results}
         reported = 0
         for result in changed:
-            self._seen[result.index, result.attempt] = result.status
+            self._reported[result.index, result.attempt] = result.status
             if result.status is Status.RUNNING:
                 attempt = result.attempt + result.tries - 1
                 self._view.attempt_began(result.index, attempt, result.job_uuid, result.began_at_us)

@@ -163,8 +163,8 @@ def run_answers(store: QueueStore, caller: Principal, run: Run, redactor: Redact
         for group in range(len(table.groups)):
             opened = run_charts.GraphQuery(open=(group,))
             answers[f"graph {group}"] = run_charts.get_graph(views, store, caller, uuid, opened)
-            chosen = run_charts.TimelineQuery(group=group)
-            answers[f"timeline {group}"] = run_charts.get_timeline(views, store, caller, uuid, chosen)
+            timeline = run_charts.TimelineQuery(group=group)
+            answers[f"timeline {group}"] = run_charts.get_timeline(views, store, caller, uuid, timeline)
     found: dict[str, Any] = redactor.values(to_builtins(answers, str_keys=True))
     return found
 

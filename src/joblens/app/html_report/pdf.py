@@ -28,7 +28,7 @@ _OPTIONS = (
 
 
 def find_chromium() -> str:
-    """Raises InputError that says what to do without one."""
+    """Raises InputError with a hint if there is none."""
     for name in _NAMES:
         found = shutil.which(name)
         if found is not None:

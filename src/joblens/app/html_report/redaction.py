@@ -74,7 +74,7 @@ class Redactor:
         ]
 
     def values(self, value: Any, secrets: SecretValues = NO_SECRETS) -> Any:
-        """Returns lists, mappings and texts without what must not be shown; numbers as they are."""
+        """Redacts lists, mappings and texts; returns numbers as they are."""
         return self._value(value, secrets.hide if secrets else None)
 
     def _value(self, value: Any, hide: Callable[[Any], Any] | None) -> Any:

@@ -33,7 +33,7 @@ from joblens.model.runs.run import Run
 from joblens.ports.store import QueueStore
 
 _TABLE_ROWS = 2000
-_ASKED_TOGETHER = 500
+_BATCH = 500
 _FAILURES = 200  # that the first page shows; the job table has all
 _MOST_RUNS = 50  # of jobs that a filter selected
 Advance = Callable[[int], None]
@@ -136,7 +136,7 @@ def write_report(
 
 
 def count_jobs(store: QueueStore, selection: Selection) -> int:
-    """Returns how many jobs are selected; of runs without what they keep of earlier ones."""
+    """Returns the number of selected jobs; of a run, those that ran in it."""
     count = len(selection.jobs)
     count += sum(store.count(HistoryQuery(run_uuid=run.uuid)) for run in selection.runs)
     if selection.query is not None:
@@ -277,7 +277,7 @@ class _Writer:
 
 
 def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
-    while batch := list(itertools.islice(records, _ASKED_TOGETHER)):
+    while batch := list(itertools.islice(records, _BATCH)):
         yield batch
 
 

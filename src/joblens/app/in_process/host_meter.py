@@ -6,8 +6,9 @@ import contextlib
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.model.jobs.job import Job
@@ -42,6 +43,37 @@ class HostMeter(Protocol):
     def flush(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+T = TypeVar("T")
+
+
+class ProgramWide(Generic[T]):
+    """The one object of the whole program, made at first use; and all objects that a forked child resets,
+    because their measurements are its parent's."""
+
+    def __init__(self, make: Callable[[], T], reset: Callable[[Any], None]) -> None:
+        self._make = make
+        self._reset = reset
+        self._lock = threading.Lock()
+        self._shared: T | None = None
+        self._objects: weakref.WeakSet[Any] = weakref.WeakSet()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def add(self, one: Any) -> None:
+        self._objects.add(one)
+
+    def get(self) -> T:
+        with self._lock:
+            if self._shared is None:
+                self._shared = self._make()
+            return self._shared
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()  # a thread that is not in this process may hold it
+        for one in list(self._objects):
+            self._reset(one)
 
 
 _meters: list[HostMeter] = []

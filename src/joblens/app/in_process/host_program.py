@@ -79,8 +79,8 @@ def private_dir(path: "str | os.PathLike[str]") -> str:
 
 
 class HostConnection:
-    """The store of one monitor, opened at first use. Its failures never disturb the host program: what
-    cannot be written is a warning, once."""
+    """The store of one monitor, opened at first use. Its failures never disturb the host program: lost data
+    is a warning, once."""
 
     def __init__(self, log_dir: str | None, warn: Callable[[str], None]) -> None:
         self._log_dir = log_dir

@@ -9,7 +9,6 @@ import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,12 @@ from joblens.analysis.formats.history import to_history_record
 from joblens.analysis.numbers.attribution import with_co2
 from joblens.analysis.numbers.profile import METRICS
 from joblens.analysis.numbers.statistics import summary_form
-from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, open_instruments, shared_meter
+from joblens.app.in_process.host_meter import (
+    IN_PROCESS_PROBES,
+    ProgramWide,
+    open_instruments,
+    shared_meter,
+)
 from joblens.app.in_process.host_program import HostConnection, private_dir
 from joblens.app.in_process.profiler import profile_of
 from joblens.app.jobs.requests import plain_params, plain_text
@@ -225,8 +229,8 @@ class JobMonitor:
         name: str = "",
         tags: tuple[str, ...] = (),
     ) -> str:
-        """Measures this process, and what it starts from now on, as the job `task_id`. Returns the job's
-        UUID. With `container_name` the profile includes that container, which may be started later."""
+        """Measures this process, and all that it starts from now on, as the job `task_id`. Returns the
+        job's UUID. With `container_name` the profile includes that container, which may be started later."""
         task_id = plain_text(task_id)
         if not task_id:
             raise InputError("task_id is empty", hint="give an ID such as my-task-123")
@@ -399,8 +403,8 @@ class JobMonitor:
         """Returns the instruments beyond the process's own counters."""
         if not self.enable_profiling:
             return ()
-        chosen = chosen_probes(self._connection.settings().job_metrics.probes)
-        return tuple(name for name in IN_PROCESS_PROBES if name in chosen)
+        probes = chosen_probes(self._connection.settings().job_metrics.probes)
+        return tuple(name for name in IN_PROCESS_PROBES if name in probes)
 
     def _profile(self, active: _Active, measured: Measurement, *, is_over: bool) -> dict[str, Any] | None:
         container, stats = active.container, {}
@@ -411,17 +415,12 @@ class JobMonitor:
         return profile_of(measured, active.job.interval_s, METRICS, stats)
 
 
-_global: list[JobMonitor] = []
-_making_global = threading.Lock()
-_monitors: "weakref.WeakSet[JobMonitor]" = weakref.WeakSet()
+_monitors = ProgramWide(JobMonitor, JobMonitor._forget_jobs)  # noqa: SLF001
 
 
 def get_monitor() -> JobMonitor:
     """Returns the monitor of the whole program, with the default store."""
-    with _making_global:
-        if not _global:
-            _global.append(JobMonitor())
-        return _global[0]
+    return _monitors.get()
 
 
 def _current_dir() -> str:
@@ -429,17 +428,6 @@ def _current_dir() -> str:
         return os.getcwd()
     except OSError:
         return ""  # removed while the host program runs
-
-
-def _forget_parents_jobs() -> None:
-    global _making_global  # noqa: PLW0603  (the lock may be held by a thread that is not in this process)
-    _making_global = threading.Lock()
-    for monitor in list(_monitors):
-        monitor._forget_jobs()  # noqa: SLF001
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents_jobs)
 
 
 def samples(task_id: str, *, log_dir: str | None = None) -> Samples:

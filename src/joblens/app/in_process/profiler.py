@@ -2,10 +2,8 @@
 start and a stop, as a profile. Nothing is stored; use `JobMonitor` for records."""
 
 import logging
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -15,7 +13,13 @@ from msgspec import Struct
 
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.analysis.numbers.profile import chosen_metrics, detailed_profile, without_others
-from joblens.app.in_process.host_meter import IN_PROCESS_PROBES, HostMeter, open_instruments, shared_meter
+from joblens.app.in_process.host_meter import (
+    IN_PROCESS_PROBES,
+    HostMeter,
+    ProgramWide,
+    open_instruments,
+    shared_meter,
+)
 from joblens.app.jobs.requests import LEAST_INTERVAL_S, plain_text
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import EVERY_GPU, Job
@@ -296,25 +300,9 @@ def _container_name(name: Any) -> str:
     return plain_text(name)
 
 
-_global: list[ResourceProfiler] = []
-_making_global = threading.Lock()
-_profilers: "weakref.WeakSet[ResourceProfiler | ContainerResourceMonitor]" = weakref.WeakSet()
+_profilers = ProgramWide(ResourceProfiler, lambda profiler: profiler._forget())  # noqa: SLF001
 
 
 def get_profiler() -> ResourceProfiler:
     """Returns the profiler of the whole program."""
-    with _making_global:
-        if not _global:
-            _global.append(ResourceProfiler())
-        return _global[0]
-
-
-def _forget_parents_profiles() -> None:
-    global _making_global  # noqa: PLW0603  (the lock may be held by a thread that is not in this process)
-    _making_global = threading.Lock()
-    for profiler in list(_profilers):
-        profiler._forget()  # noqa: SLF001
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents_profiles)
+    return _profilers.get()

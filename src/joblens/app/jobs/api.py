@@ -21,6 +21,8 @@ from joblens.app.jobs.requests import (
     Request,
     check_request,
     command_of,
+    container_of,
+    count_of,
     mapping_of,
     memory_of,
     seconds_of,
@@ -28,7 +30,7 @@ from joblens.app.jobs.requests import (
     texts_of,
 )
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
-from joblens.app.wiring.drivers import Warn, logs_root
+from joblens.app.wiring.drivers import logs_root
 from joblens.app.wiring.settings import load_settings
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Accounting, ContainerJob, Finding, Record, Requirements, Usage
@@ -139,10 +141,10 @@ def session_order(prepared: PreparedJob, context: AgentContext, settings: Settin
 class SequentialRunner:
     """`with SequentialRunner(settings) as jobs: jobs.run(prepared)`. Output of jobs goes to their files."""
 
-    def __init__(self, settings: Settings, warn: Warn | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._log = OwnLog(settings.logs)
-        self._context = open_context(settings, warn=warn or self._log.warn)
+        self._context = open_context(settings, warn=self._log.warn)
 
     def run(self, prepared: PreparedJob) -> Result:
         """An exception while it runs (KeyboardInterrupt) stops the job first, and is recorded."""
@@ -218,7 +220,7 @@ def run(  # noqa: PLR0913 - the keywords are the interface
         monitor=monitor,
         probes=probes,
         cpu_list=cpu_list,
-        container=_container(container),
+        container=container_of(container),
         accounting=_accounting(accounting),
         interval_s=seconds_of("interval", interval),
         inputs=texts_of("inputs", inputs),
@@ -256,7 +258,7 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
         raise InputError(
             "commands: expected a list, not a string", hint="pass a list of commands, or use joblens.run"
         )
-    width = _width(jobs)
+    width = count_of("jobs", jobs) or len(os.sched_getaffinity(0))
     requirements = _requirements(cpus, memory, pids, timeout)
     common = Request(
         tool=tool, tags=tags_of(tags), env=mapping_of("env", env), cwd=_path(cwd), requirements=requirements
@@ -338,22 +340,6 @@ def _accounting(name: str | None) -> Accounting | None:
         return Accounting(name)
     except ValueError:
         raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
-
-
-def _container(value: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
-    if value is None:
-        return None
-    from joblens.app.jobs.requests import container_of
-
-    return container_of(value)
-
-
-def _width(jobs: Any) -> int:
-    if jobs is None:
-        return len(os.sched_getaffinity(0))
-    if not isinstance(jobs, int) or jobs < 1:
-        raise InputError(f"jobs={jobs!r}: must be a number, at least 1")
-    return jobs
 
 
 def _requirements(

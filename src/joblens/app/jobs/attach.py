@@ -16,7 +16,6 @@ from joblens.app.jobs.epilog import after_job
 from joblens.app.jobs.preparation import (
     DEFAULT_INTERVAL_S,
     SubmitEnvironment,
-    as_text,
     default_name,
     probes_of,
 )
@@ -28,9 +27,10 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.redaction.secrets import redact_argv, redact_text
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
+from joblens.probes.provenance.program_files import as_text
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_KEPT_FOR_LIVE_LINE = 60
+_LIVE_LINE_SAMPLES = 60
 
 MakeDisplay = Callable[[str], LiveDisplay]  # by the name of the job
 
@@ -97,7 +97,7 @@ class _AttachedMeasurement:
         self._is_to_stop = False
         self._settings = settings
         self._live = make_display(self._job.name) if make_display is not None else None
-        self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
+        self._recent: deque[Sample] = deque(maxlen=_LIVE_LINE_SAMPLES)
         self._log = OwnLog(settings.logs)
         self._attachment: Attachment | None = None
         self.context: AgentContext = open_context(settings, warn=self._log.warn)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,6 +17,9 @@ from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Record
 from joblens.model.settings import Settings
 
+if TYPE_CHECKING:
+    from joblens.ports.store import Store
+
 
 class ForegroundResult(Struct, frozen=True):
     """An ended foreground job."""
@@ -28,12 +32,13 @@ class ForegroundResult(Struct, frozen=True):
 
 
 def run_in_foreground(
-    prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None
+    prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None, store: "Store | None"
 ) -> ForegroundResult:
+    """Runs it to its end. `store`: a connection of the caller, which stays open; None: opens one."""
     log = OwnLog(settings.logs)
-    context = open_context(settings, warn=log.warn, host=prepared.host)
-    context.add_secrets(prepared.secrets, prepared.job.uuid)
+    context = open_context(settings, warn=log.warn, host=prepared.host, store=store)
     try:
+        context.add_secrets(prepared.secrets, prepared.job.uuid)
         foreground = Foreground(
             prepared.job,
             LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),

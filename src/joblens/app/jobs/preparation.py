@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runtime.ownership import this_process
-from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, check_request, inputs_of, outputs_asked
+from joblens.app.jobs.requests import LEAST_INTERVAL_S, Request, absolute_outputs, check_request, inputs_of
 from joblens.app.wiring.agent_context import current_user
 from joblens.model.errors import InputError, LaunchError
 from joblens.model.jobs.job import ContainerJob, EarlySignal, Job, Owner
@@ -27,13 +27,14 @@ from joblens.model.redaction.secrets import (
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.probes.host.machine_load import HostFacts, read_host
+from joblens.probes.provenance.program_files import as_text
 
 DEFAULT_INTERVAL_S = 1.0
 _NAME_LENGTH = 60
 
 
 class PreparedJob(Struct, frozen=True):
-    """The redacted job for the record, and what really runs."""
+    """The redacted job for the record, and its real command and environment."""
 
     job: Job
     argv: tuple[str, ...]
@@ -101,14 +102,14 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
         env=_recorded_env(here, added, settings, has_container=container is not None),
         env_given=tuple(added),
         requirements=request.requirements,
-        enforce=_chosen(request.enforce, settings.limits.enforce),
-        accounting=_chosen(request.accounting, settings.limits.accounting),
-        monitor=_chosen(request.monitor, settings.job_metrics.enabled),
+        enforce=_or_default(request.enforce, settings.limits.enforce),
+        accounting=_or_default(request.accounting, settings.limits.accounting),
+        monitor=_or_default(request.monitor, settings.job_metrics.enabled),
         probes=probes_of(request.probes, settings),
         cpu_list=_cpu_list(request.cpu_list),
         granularity=request.granularity,
         interval_s=max(LEAST_INTERVAL_S, interval_s),
-        grace_s=_chosen(request.grace_s, settings.limits.grace),
+        grace_s=_or_default(request.grace_s, settings.limits.grace),
         early_signal=request.early_signal,
         output_dir=request.output_dir,
         notify=redact_argv(tuple(map(as_text, request.notify))) if request.notify else (),
@@ -118,7 +119,7 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
         grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
         container=_recorded(container),
         inputs=inputs_of(request, redacted, cwd or here.cwd, settings),
-        outputs=tuple(map(as_text, outputs_asked(request, here.cwd))) if request.outputs else (),
+        outputs=tuple(map(as_text, absolute_outputs(request, here.cwd))) if request.outputs else (),
         seeds=seeds_of(redacted, params, added if container is not None else {**here.seeds, **added}),
         rerun_of=request.rerun_of,
     )
@@ -169,7 +170,7 @@ def _without_engine(request: Request) -> Request:
 
 
 def _recorded_additions(request: Request) -> dict[str, str]:
-    """A container gets only what was requested. That was named explicitly, so the allow-list of variables
+    """A container gets only requested variables. They were named explicitly, so the allow-list of variables
     does not apply; secrets are redacted as in parameters."""
     if not request.env:
         return {}
@@ -191,17 +192,10 @@ def probes_of(choice: str | None, settings: Settings) -> tuple[str, ...] | None:
         return None
     from joblens.model.jobs.probe_choice import DEFAULT_PROBES, chosen_probes
 
-    chosen = chosen_probes(configured)
+    probes = chosen_probes(configured)
     if choice is not None:
-        chosen = chosen_probes(choice, chosen)
-    return None if chosen == DEFAULT_PROBES else chosen
-
-
-def as_text(argument: str) -> str:
-    """Arguments may have bytes that are not text; they run unchanged and are recorded as \\xff."""
-    if argument.isascii():
-        return argument
-    return os.fsencode(argument).decode("utf-8", "backslashreplace")
+        probes = chosen_probes(choice, probes)
+    return None if probes == DEFAULT_PROBES else probes
 
 
 def _shown(text: str) -> str:
@@ -386,5 +380,5 @@ def _current_dir() -> str:
         return ""  # the directory was removed; only a job with another directory can start
 
 
-def _chosen(value: Any, default: Any) -> Any:
+def _or_default(value: Any, default: Any) -> Any:
     return default if value is None else value

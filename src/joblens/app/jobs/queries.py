@@ -11,7 +11,8 @@ from joblens.analysis.formats.history import returncode_of, to_history_record
 from joblens.engine.progress.allocations import RunAllocations
 from joblens.model.clusters.placement import CLUSTER_MARK
 from joblens.model.errors import AmbiguousJob, DeletedJob, JoblensError, UnknownJob
-from joblens.model.history import HistoryQuery, Statistics
+from joblens.model.history import HistoryQuery
+from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.ports.store import Store
@@ -153,17 +154,8 @@ _RECOVER_EVERY_S = 2.0
 _CANDIDATES = 11  # one more than are shown
 
 Note = Callable[[str], None]
-Recover = Callable[
-    [], None
-]  # recovers jobs whose owner has died: otherwise their end would never be recorded
-
-
-def _no_recovery() -> None:
-    pass
-
-
-def history(store: Store, query: HistoryQuery) -> list[Record]:
-    return list(store.records(query))
+# Records the end of jobs whose owner has died; otherwise their end would never be known.
+Recover = Callable[[], None]
 
 
 def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False) -> Record:
@@ -261,12 +253,8 @@ def newest_named(store: Store, name: str, note: Note) -> Record | None:
     return named[0]
 
 
-def running(store: Store) -> list[Record]:
-    return store.running()
-
-
 class RunningJobs:
-    """For repeated polls: reads only what has changed in between."""
+    """Reads running jobs repeatedly; each poll reads only changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -276,10 +264,6 @@ class RunningJobs:
         records = self._store.still_running(self._known)
         self._known = {one.number: one for one in records if one.number is not None}
         return records
-
-
-def statistics(store: Store, query: HistoryQuery) -> Statistics:
-    return store.statistics(query)
 
 
 def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
@@ -301,11 +285,13 @@ def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
     return {"profiles": statistics.pop("profiles"), "without_profile": without, **statistics}
 
 
-def samples(store: Store, uuid: str) -> list[Sample]:
-    return [sample for _, sample in store.samples(uuid)]
+def provenance_of(store: Store, record: Record) -> Provenance | None:
+    """Returns code, programs and packages of the job's last attempt; None if they were not recorded."""
+    digest = "" if record.attempt is None else record.attempt.provenance
+    return store.provenance(digest) if digest else None
 
 
-def follow_samples(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[tuple[int, Sample]]:
+def follow_samples(store: Store, uuid: str, recover: Recover) -> Iterator[tuple[int, Sample]]:
     """Yields every sample in order, then new ones until the job has ended.
 
     The end is checked before the samples are read: an owner writes the samples before the outcome, so the
@@ -322,7 +308,7 @@ def follow_samples(store: Store, uuid: str, recover: Recover = _no_recovery) -> 
             return
 
 
-def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Recover = _no_recovery) -> Record:
+def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Recover) -> Record:
     """Returns the record once the job has ended, or at the time-out."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     for record in records_until_final(store, uuid, recover):
@@ -331,7 +317,7 @@ def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Reco
     raise UnknownJob(f"job {uuid} was removed from the store")
 
 
-def records_until_final(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[Record]:
+def records_until_final(store: Store, uuid: str, recover: Recover) -> Iterator[Record]:
     """Yields the record repeatedly; the last one is final."""
     poll_s = _FIRST_POLL_S
     recovered_at = time.monotonic()
@@ -354,20 +340,20 @@ class SampleTails:
         self._store = store
         self._count = count
         self._last: dict[str, int] = {}
-        self._kept: dict[str, list[Sample]] = {}
+        self._samples: dict[str, list[Sample]] = {}
 
     def read(self, uuids: Sequence[str]) -> dict[str, list[Sample]]:
         """Reads many jobs in one query. Forgets others."""
         after = {uuid: self._last.get(uuid, -1) for uuid in uuids}
         news = self._store.tails(after, self._count) if after else {}
-        self._kept = {uuid: self._kept.get(uuid, []) for uuid in after}
+        self._samples = {uuid: self._samples.get(uuid, []) for uuid in after}
         for uuid, found in news.items():
-            samples = self._kept[uuid]
+            samples = self._samples[uuid]
             samples += [sample for _, sample in found]
             del samples[: -self._count]
             after[uuid] = found[-1][0]
         self._last = after
-        return self._kept
+        return self._samples
 
 
 def whole_record(record: Record) -> dict[str, Any]:

@@ -209,6 +209,21 @@ def check_request(request: Request) -> None:
         check_container(request.container, cwd=request.cwd, accounting=request.accounting)
 
 
+def current_dir() -> str:
+    """Raises InputError if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current directory no longer exists", hint="cd to another directory") from None
+
+
+def count_of(name: str, value: Any) -> int | None:
+    """Returns the number of `name`. Raises InputError unless it is a whole one, at least 1."""
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise InputError(f"{name}={value!r}: must be a number, at least 1")
+    return value
+
+
 def seconds_of(name: str, value: str | float | None) -> float | None:
     """Returns the value of `name`, text such as '1h30m' or seconds."""
     if not isinstance(value, str):
@@ -217,6 +232,16 @@ def seconds_of(name: str, value: str | float | None) -> float | None:
 
     try:
         return parse_duration(value)
+    except InputError as error:
+        raise InputError(f"{name}: {error}", hint=error.hint) from error
+
+
+def instant_of(name: str, text: str | None, now_us: int) -> int | None:
+    """Returns the value of `name`, a time or an age such as 2h, in microseconds."""
+    from joblens.model.values.units import parse_instant
+
+    try:
+        return None if text is None else parse_instant(text, now_us)
     except InputError as error:
         raise InputError(f"{name}: {error}", hint=error.hint) from error
 
@@ -343,18 +368,18 @@ def _check_cpu_list(request: Request, text: str) -> None:
     from joblens.model.values.units import format_cpu_list, parse_cpu_list
 
     check_exec_string("cpu_list", text)
-    chosen = parse_cpu_list(text)
+    cpu_numbers = parse_cpu_list(text)
     usable = os.sched_getaffinity(0)
-    missing = [cpu for cpu in chosen if cpu not in usable]
+    missing = [cpu for cpu in cpu_numbers if cpu not in usable]
     if missing:
         raise InputError(
             f"CPU list '{text}': CPU {format_cpu_list(missing)} is not available here",
             hint=f"available: {format_cpu_list(usable)}",
         )
     cpus = request.requirements.cpus
-    if cpus is not None and cpus > len(chosen):
+    if cpus is not None and cpus > len(cpu_numbers):
         raise InputError(
-            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(chosen)}",
+            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(cpu_numbers)}",
             hint="give a longer list, or fewer CPUs",
         )
 
@@ -406,7 +431,7 @@ def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settin
     return tuple(stamps)
 
 
-def outputs_asked(request: Request, current: str) -> tuple[str, ...]:
+def absolute_outputs(request: Request, current: str) -> tuple[str, ...]:
     """A container uses files of this machine, whatever its working directory."""
     if request.container is None:
         return request.outputs

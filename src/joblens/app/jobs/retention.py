@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from joblens.model.errors import UnknownJob, UnknownRun
+from joblens.app.wiring.agent_context import find_or_none
+from joblens.model.errors import UnknownRun
 from joblens.model.history import PruneReport
-from joblens.model.jobs.job import Record
 from joblens.model.runs.run import RunStatus
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
@@ -105,7 +105,7 @@ def _surplus(store: Store, root: str, bounds: _Bounds, *, unknown_may_go: bool) 
         is_too_much = max_bytes is not None and total > max_bytes
         if not is_old and not is_too_much:
             continue
-        record = _find(store, folder.uuid)
+        record = find_or_none(store, folder.uuid)
         if record is None:
             # Not for size: the jobs may be another store's that has its output here too.
             may_go = unknown_may_go and is_old
@@ -116,13 +116,6 @@ def _surplus(store: Store, root: str, bounds: _Bounds, *, unknown_may_go: bool) 
         if may_go:
             total -= folder.bytes
             yield folder
-
-
-def _find(store: Store, uuid: str) -> Record | None:
-    try:
-        return store.find(uuid)
-    except UnknownJob:
-        return None
 
 
 def _job_folders(root: str) -> Iterator[OutputFolder]:

@@ -1,4 +1,4 @@
-"""Series of a job's samples, downsampled: what charts of servers and dashboards are drawn from."""
+"""Series of a job's samples, downsampled for charts of servers and dashboards."""
 
 import difflib
 from collections.abc import Sequence

@@ -113,7 +113,7 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
 
     limits = allow_many_files()
     own_log = _open_log(settings)
-    context = replace(open_context(settings, limits, own_log.warn), complete=name_stop)
+    context = replace(open_context(settings, limits, warn=own_log.warn), complete=name_stop)
     after_jobs = AfterJobs(settings, own_log)
     supervisor = Supervisor(
         context,
@@ -152,7 +152,7 @@ def _restart(
     context.recorder.close()
     own_log.warn("restarting in place: another version of joblens was installed, or SIGUSR2 was received")
     env = {**store_environment(settings), **lock.keep_across_exec()}
-    restart("joblens.app.jobs.supervisor", env, was_asked_to_end=lambda: supervisor.is_stopping)
+    restart("joblens.app.jobs.supervisor", env, is_stopping=lambda: supervisor.is_stopping)
 
 
 def _open_log(settings: Settings) -> OwnLog:

@@ -25,7 +25,7 @@ from joblens.ports.workers import Notifier
 
 
 def queue_health(settings: Settings) -> dict[str, Any]:
-    """Never raises for what is down: that is in `problems`. Creates nothing, not even a missing store."""
+    """Reports failures as `problems` and raises none. Creates nothing, not even a missing store."""
     form: dict[str, Any] = {
         "status": "unhealthy",
         "store": {

@@ -160,7 +160,7 @@ def _has_entries(spool: str) -> bool:
 
 
 def _mirror(uuids: list[str], store: Store, settings: Settings, warn: Warn) -> None:
-    """Writes what their owner could not write to the plain files."""
+    """Writes their ends to the plain files in place of their owner."""
     from joblens.app.wiring.drivers import open_sinks
 
     try:

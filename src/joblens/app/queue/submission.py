@@ -47,15 +47,12 @@ class QueueRequest(Struct, frozen=True, kw_only=True):
 
 
 def open_queue_store(settings: Settings, warn: Warn = warn_in_python) -> QueueStore:
-    """Opens the store without a journal: only what is in the store is queued."""
+    """Opens the store without a journal: a job in a journal is not queued."""
     return open_deliveries(settings, warn)  # type: ignore[return-value]  # the store itself
 
 
 def enqueue(
-    requests: Sequence[QueueRequest],
-    settings: Settings,
-    config: str | None = None,
-    warn: Warn = warn_in_python,
+    requests: Sequence[QueueRequest], settings: Settings, config: str | None, warn: Warn
 ) -> list[Record]:
     """Queues all of them or none, in one transaction. An unavailable broker costs a warning and some
     seconds."""
@@ -88,7 +85,7 @@ def _warn_of_logout(jobs: int, settings: Settings, warn: Warn) -> None:
 
 def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[tuple[Job, Ticket]]:
     """Raises InputError for invalid values, before anything is written."""
-    here = _traced_environment() if settings.otel.enabled else environment_of_queue()
+    here = _environment(settings)
     made: list[tuple[Job, Ticket]] = []
     for each in requests:
         prepared = prepare(each.request, settings, here)
@@ -97,15 +94,11 @@ def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[t
     return made
 
 
-def environment_of_queue() -> SubmitEnvironment:
-    """A queued job has the environment of its worker and its own variables: nothing of this process."""
-    return SubmitEnvironment.here({})
-
-
-def _traced_environment() -> SubmitEnvironment:
-    """The same with the caller's trace, which the job's span belongs to."""
-    caller = os.environ.get(TRACE_VARIABLE)
-    return SubmitEnvironment.here({TRACE_VARIABLE: caller} if caller else {})
+def _environment(settings: Settings) -> SubmitEnvironment:
+    """A queued job has the environment of its worker and its own variables; of this process only the trace,
+    which the job's span belongs to."""
+    trace = os.environ.get(TRACE_VARIABLE) if settings.otel.enabled else None
+    return SubmitEnvironment.here({TRACE_VARIABLE: trace} if trace else {})
 
 
 def _ticket(
@@ -150,22 +143,10 @@ def _ticket(
 
 
 def cancel_queued(
-    record: Record, store: QueueStore, settings: Settings, config: str | None = None, *, by: str = ""
-) -> bool:
-    """A waiting job has ended when this returns; a running one is asked to stop, and ends soon. Returns
-    False if it had already ended. Raises InputError for a job of another user."""
-    return cancel_all_queued([record], store, settings, config, by=by) == 1
-
-
-def cancel_all_queued(
-    records: Sequence[Record],
-    store: QueueStore,
-    settings: Settings,
-    config: str | None = None,
-    *,
-    by: str = "",
+    records: Sequence[Record], store: QueueStore, settings: Settings, config: str | None, *, by: str = ""
 ) -> int:
-    """Cancels many, all or none. Returns how many had not ended."""
+    """Cancels all or none; returns how many had not ended. A waiting job has ended when this returns; a
+    running one is asked to stop, and ends soon. Raises InputError for a job of another user."""
     user = by or current_user()
     unfinished = [record for record in records if not record.status.is_final]
     for record in unfinished:

@@ -12,7 +12,6 @@ from joblens.app.queue.health import queue_health
 from joblens.app.queue.notifiers import broker_of
 from joblens.app.queue.submission import (
     QueueRequest,
-    cancel_all_queued,
     cancel_queued,
     enqueue,
     open_queue_store,
@@ -54,7 +53,7 @@ def idents_of(task_ids: Any) -> list[str]:
     return [ident_of(each) for each in task_ids]
 
 
-def tasks_given(tasks: Any) -> list[Any]:
+def task_list(tasks: Any) -> list[Any]:
     """Errors inside of them are reported when they are read."""
     if isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Iterable):
         raise InputError(
@@ -108,8 +107,8 @@ class TaskIds(list[str]):
 class TaskPipeline:
     """Needs no server: without a broker and without a worker, one is started here when there is work.
 
-    Every method that takes a task's id takes what other commands take for a job: the UUID, a unique part
-    of it, or its number. An unknown id raises UnknownJob.
+    Every method that takes a task's id accepts the same as commands for jobs: the UUID, a unique part of
+    it, or its number. An unknown id raises UnknownJob.
     """
 
     def __init__(
@@ -175,20 +174,21 @@ class TaskPipeline:
         """Returns False if it had already ended. A waiting task ends at once, a running one within
         moments, with everything it started."""
         with self._opened() as store:
-            return cancel_queued(store.find(ident_of(task_id)), store, self._settings, self._config)
+            record = store.find(ident_of(task_id))
+            return cancel_queued([record], store, self._settings, self._config) == 1
 
     # ---- many tasks
 
     def submit_workflow(self, tasks: Sequence[Mapping[str, Any]], sequential: bool = True) -> TaskIds:  # noqa: FBT001, FBT002
         """Submits all or none. `sequential`: each starts when the one before has succeeded; after a
         failure, the rest are cancelled."""
-        return self._submit(read_tasks(tasks_given(tasks)), sequential=sequential)
+        return self._submit(read_tasks(task_list(tasks)), sequential=sequential)
 
     def cancel_workflow(self, task_ids: str | Sequence[str]) -> int:
         """Cancels all its unfinished tasks. Returns how many."""
         with self._opened() as store:
             records = [store.find(uuid) for uuid in self._found(store, task_ids)]
-            return cancel_all_queued(records, store, self._settings, self._config)
+            return cancel_queued(records, store, self._settings, self._config)
 
     def get_workflow_status(self, task_ids: str | Sequence[str]) -> Form:
         with self._opened() as store:
@@ -226,7 +226,7 @@ class TaskPipeline:
         """Runs a batch in parallel, and one batch after the other: returns when the last one has ended.
         `callback` gets the status of every batch at its end, with `batch` and `batches`."""
         check_count("batch_size", batch_size)
-        read = read_tasks(tasks_given(tasks))
+        read = read_tasks(task_list(tasks))
         batches = [read[first : first + batch_size] for first in range(0, len(read), batch_size)]
         self._requests(read)  # errors in any of them are reported before the first starts
         ids = TaskIds()
@@ -289,7 +289,7 @@ class TaskPipeline:
     # ---- the system
 
     def health_check(self) -> Form:
-        """`status` is healthy or unhealthy; `problems` says why. Never raises for what is down."""
+        """`status` is healthy or unhealthy; `problems` says why. Raises no error for a failure."""
         return queue_health(self._settings)
 
     def list_available_simulations(self) -> Form:
@@ -311,7 +311,7 @@ class TaskPipeline:
         with self._opened() as store:
             states = store.states(self._submitted)
             unfinished = [uuid for uuid in self._submitted if uuid in states and not states[uuid].is_final]
-            ended = cancel_all_queued(
+            ended = cancel_queued(
                 [store.find(uuid) for uuid in unfinished], store, self._settings, self._config
             )
         self._submitted.clear()

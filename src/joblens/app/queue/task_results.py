@@ -238,14 +238,10 @@ def parallel_form(records: Sequence[Record]) -> dict[str, Any]:
     wall = max(end for _, end in spans) - min(start for start, _ in spans) if spans else 0.0
     at_once = most_at_once(spans)
     speedup = one_by_one / wall if wall > 0 else None
-    states = [state_of(each) for each in records]
+    counts = task_counts(records)
     return {
-        "total_tasks": len(records),
-        "completed": states.count("SUCCESS"),
-        "failed": states.count("FAILURE"),
-        "cancelled": states.count("REVOKED"),
-        "running": states.count("STARTED"),
-        "pending": states.count("PENDING") + states.count("RETRY"),
+        "total_tasks": counts.pop("total"),
+        **counts,
         "total_duration": one_by_one,
         "avg_duration": one_by_one / len(durations) if durations else None,
         "min_duration": min(durations, default=None),

@@ -8,7 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.app.queue.submission import QueueRequest
-from joblens.app.queue.tools import ToolRun, request_of, tool_request
+from joblens.app.queue.tool_requests import ToolRun, request_of
+from joblens.app.queue.tools import tool_request
 from joblens.model.errors import InputError, SpecError
 from joblens.model.jobs.job import Requirements, RetryLost
 from joblens.model.settings import Settings

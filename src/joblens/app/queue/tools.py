@@ -1,5 +1,5 @@
-"""Tools and what they run: built-in ones first, then the user's, then the project's; a later one replaces
-an earlier one of the same name."""
+"""Tools: built-in ones first, then the user's, then the project's; a later one replaces an earlier one of
+the same name."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.app.jobs.requests import mapping_of
-from joblens.app.queue.tool_requests import Choices, ToolRun, missing_for, placed, request_of, tool_run
+from joblens.app.queue.tool_requests import Choices, ToolRun, missing_for, tool_run
 from joblens.app.wiring.drivers import home_dir, user_config_path
 from joblens.app.wiring.machine import missing_device
 from joblens.files.private import untrusted_reason
@@ -18,20 +18,6 @@ from joblens.model.jobs.job import ContainerJob, Requirements
 from joblens.model.tool import Tool, ToolStanding
 from joblens.spec.formats.positions import nearest_word
 from joblens.spec.tools.file import read_tool
-
-__all__ = [
-    "ToolRun",
-    "ToolShelf",
-    "find_tool",
-    "list_tools",
-    "load_tools",
-    "missing_for",
-    "placed",
-    "request_of",
-    "tool_request",
-    "tool_shelf",
-    "tool_standing",
-]
 
 _PROJECT = os.path.join(".joblens", "tools")
 _ENDINGS = (".yaml", ".yml")
@@ -80,8 +66,8 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
     env: Mapping[str, str] | None = None,
     here: bool = True,
 ) -> ToolRun:
-    """Returns what to run. Scripts are searched from `cwd`, then among the tool's own. `here`: it runs on
-    this machine, so its program and its device must exist; otherwise only names are used. Raises
+    """Returns the command of a worker. Scripts are searched from `cwd`, then among the tool's own. `here`:
+    it runs on this machine, so its program and its device must exist; otherwise only names are used. Raises
     ToolError."""
     where = os.path.abspath(cwd or os.getcwd())
     found = find_tool(tool, where) if isinstance(tool, str) else tool
@@ -169,7 +155,7 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 def _skip_reason(path: str) -> str:
-    """A folder or file that another user left in /tmp must not decide what runs."""
+    """Returns why the folder or file is not trusted: another user may have left it in /tmp."""
     reason = untrusted_reason(path)
     users = shlex.quote(_users_folder())
     name = "NAME.yaml" if os.path.isdir(path) else ""

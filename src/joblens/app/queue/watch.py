@@ -24,7 +24,7 @@ from joblens.model.errors import StoreError, UnknownJob, UnknownRun, UnknownWork
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import Run
+from joblens.model.runs.run import Run, RunStatus
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
 from joblens.model.values.labels import queue_and_label, unserved_words
@@ -176,6 +176,14 @@ def find_any(
         raise
 
 
+def has_ended(found: Record | Run | TaskGroup) -> bool:
+    if isinstance(found, TaskGroup):
+        return found.is_over
+    if isinstance(found, Record):
+        return found.status.is_final
+    return found.status not in (RunStatus.CREATED, RunStatus.RUNNING)
+
+
 def wait_for_group(
     store: QueueStore, group: TaskGroup, timeout_s: float | None, recover: Recover
 ) -> TaskGroup:
@@ -198,11 +206,11 @@ def workflow_of(records: Sequence[Record]) -> str | None:
 
 
 def workflow_id_of(record: Record) -> str | None:
-    found = _behind(WORKFLOW_TAG, record)
+    found = _tag_value(WORKFLOW_TAG, record)
     return found if found.startswith(WORKFLOW_PREFIX) else None
 
 
-def _behind(key: str, record: Record) -> str:
+def _tag_value(key: str, record: Record) -> str:
     """The last tag of that key is joblens' own; others may come from the task."""
     tags = (tag for tag in reversed(record.job.tags) if tag.startswith(key))
     return next(tags, "").removeprefix(key)
@@ -213,7 +221,7 @@ def task_group_rows(store: Store) -> list[TaskGroupRow]:
     return [
         TaskGroupRow(
             workflow_id=each.tag.removeprefix(WORKFLOW_TAG),
-            name=_behind(NAME_TAG, store.find(each.one_of_them)),
+            name=_tag_value(NAME_TAG, store.find(each.one_of_them)),
             began_at_us=each.began_at_us,
             by_status=each.by_status,
         )

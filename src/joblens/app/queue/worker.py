@@ -89,7 +89,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
 
 class WorkerObserver(WorkerView):
-    """Reports to people, and does what follows the end of a job."""
+    """Reports the worker's state, and starts the work after the end of a job."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class RunningWorker:
         self._worker: QueueWorker | None = None
         self._pilot = options.pilot
         self._is_asking_why = False
-        self._is_asked_to_end = False  # by a signal
+        self._is_stopping = False  # by a signal
         fences: list[FencedStore] = []
         journaled: list[JournaledStore] = []
 
@@ -241,7 +241,9 @@ class RunningWorker:
         pilot = options.pilot
         delay_s = _OUTCOME_DELAY_S if pilot is not None and _shares_allocation_with_jobs(pilot) else 0.0
         writes = ClaimWriteFilter(SystemClock(), delay_s)
-        context = open_context(settings, allow_many_files(), log.warn, around, writes)
+        context = open_context(
+            settings, allow_many_files(), warn=log.warn, around=around, write_filter=writes
+        )
         self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
         if pilot is not None:
@@ -335,7 +337,7 @@ class RunningWorker:
                 consumer.stop()
                 thread.join(_CONSUMER_TIMEOUT_S)
             self.close()
-        if upgrade.is_due and not self._is_asked_to_end:
+        if upgrade.is_due and not self._is_stopping:
             restart("joblens.app.queue.worker", self._environ)
 
     def _take_signals(self, consumer: BrokerConsumer | None) -> None:
@@ -345,7 +347,7 @@ class RunningWorker:
             if consumer is not None and self._pilot is None:
                 consumer.stop()
             is_by_cluster = number == signal.SIGTERM and self._pilot is not None
-            is_first, self._is_asked_to_end = not self._is_asked_to_end, True
+            is_first, self._is_stopping = not self._is_stopping, True
             loop.call(self._release_allocation if is_by_cluster else partial(self._end, is_first=is_first))
 
         signal.signal(signal.SIGUSR1, lambda *_: worker.poll_now())

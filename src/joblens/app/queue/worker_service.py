@@ -17,6 +17,7 @@ from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import InputError, MissingExtra, how_to_install
 from joblens.model.jobs.job import Record, Status
 from joblens.model.settings import Settings
+from joblens.runners.celery.broker_url import check_queue
 
 if TYPE_CHECKING:
     from joblens.runners.celery.broker_url import Broker
@@ -49,7 +50,7 @@ def serve(
     if divides_own_group:
         settings = replace(settings, limits=replace(settings.limits, cgroup_parent=own_group()))
     for queue in options.queues:
-        _check_queue(queue)
+        check_queue(queue)
     _check_name(options.name)
     broker = broker_of(settings)
     notifier, consumer_of = _celery()
@@ -67,12 +68,6 @@ def serve(
     running.watching.when_known = lambda: has_begun(info, store_name(settings))
     running.run(consumer)
     return ServeResult(info, dict(running.watching.counts))
-
-
-def _check_queue(name: str) -> None:
-    from joblens.runners.celery.broker_url import check_queue
-
-    check_queue(name)
 
 
 def _check_name(name: str) -> None:

@@ -20,6 +20,7 @@ from joblens.app.jobs.api import session_order
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
+from joblens.app.recipes.job_directory import TOOL
 from joblens.app.recipes.jobs import RecipeJob, make_job
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
@@ -31,8 +32,8 @@ from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.settings import Settings
 from joblens.model.writes import DetailsTaken
 from joblens.plan.workflows.plan_document import plan_digest
+from joblens.ports.store import Store
 
-TOOL = "recipe"
 _TICK_S = 0.1
 _SAME_REQUEST_S = 1.0  # a key that was hit twice; later it is intended: the job is killed
 _WITHOUT_END = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
@@ -63,22 +64,27 @@ class RecipeOutcome(Struct, frozen=True):
 def execute_job(
     job: RecipeJob,
     settings: Settings,
-    view: ProgressView | None = None,
-    on_begin: Callable[[], None] | None = None,
+    view: ProgressView | None,
+    on_begin: Callable[[], None] | None,
+    store: Store | None,
 ) -> RecipeOutcome:
     """Runs it to its end; an interrupt stops the job first, so that it can be resumed. Raises RecipeError
-    if the job's folder cannot be created; `on_begin` is called when it is."""
+    if the job's folder cannot be created; `on_begin` is called when it is. `store`: a connection of the
+    caller, which stays open."""
     make_job(job)
     if on_begin is not None:
         on_begin()
-    return _RecipeExecution(job, settings, view).run()
+    return _RecipeExecution(job, settings, view, store).run()
 
 
 class _RecipeExecution:
     """The session and the view are on a thread of the pool."""
 
-    def __init__(self, job: RecipeJob, settings: Settings, view: ProgressView | None) -> None:
+    def __init__(
+        self, job: RecipeJob, settings: Settings, view: ProgressView | None, store: Store | None
+    ) -> None:
         self._plan = job.plan
+        self._store = store
         self._settings = settings
         self._view = view
         self._log = OwnLog(settings.logs)
@@ -97,7 +103,7 @@ class _RecipeExecution:
 
     def _run(self) -> RecipeOutcome:
         prepared = prepare(executor_request(self._plan), self._settings)
-        context = open_context(self._settings, warn=self._log.warn)
+        context = open_context(self._settings, warn=self._log.warn, store=self._store)
         self._loop = context.loop
         try:
             record = self._run_session(context, prepared)

@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from joblens.analysis.recipes.progress import PlannedWork, planned_by_names, planned_by_nodes, planned_by_plan
 from joblens.analysis.recipes.snapshot_json import JobAbout
-from joblens.data.base.job_folder import JobFolder, running_executor
+from joblens.data.base.job_folder import JobFolder, read_plan, running_executor
 from joblens.files.private import open_plain_file
 from joblens.files.processes import process_start_ticks
-from joblens.model.errors import InputError
+from joblens.model.errors import InputError, JoblensError
+from joblens.model.jobs.job import Record
 from joblens.model.recipes.recipe import CheckpointStrategy, RecipePlan
 from joblens.model.values.json_text import decode_json
 from joblens.plan.workflows.plan_document import plan_from_json
@@ -28,6 +29,26 @@ class JobProcess(Struct, frozen=True, kw_only=True):
     process_id: int | None = None
     start_ticks: int | None = None
     is_alive: bool | None = None  # None: unknown
+
+
+TOOL = "recipe"  # of jobs that run recipes
+
+
+def job_dir_of(record: Record) -> str | None:
+    """Returns the directory of a recipe's job; None for any other job."""
+    path = record.job.params.get("job_dir")
+    return path if record.job.tool == TOOL and isinstance(path, str) else None
+
+
+def plan_of_record(record: Record) -> RecipePlan | None:
+    """Returns the plan of a recipe's job from its directory, or None. The directory is text of the job: the
+    plan in it must be of this job."""
+    path = job_dir_of(record)
+    try:
+        plan = None if path is None else read_plan(path)
+    except (JoblensError, OSError):
+        return None
+    return plan if plan is not None and plan.job_id == record.job.external_id else None
 
 
 def process_of_executor(folder: JobFolder) -> JobProcess | None:
@@ -108,7 +129,7 @@ def _hint(path: str) -> str:
 
 
 class JobDirectory:
-    """Read once, except for what changes while a job runs."""
+    """Read once, except for files that change while a job runs."""
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None" = None) -> RecipePlan:
-    """Reads the data and writes nothing. `memory`: what earlier runs of these operators needed."""
+    """Reads the data and writes nothing. `memory`: needs of these operators in earlier runs."""
     from joblens.data.files.cutting import CutWish, plan_partitions
     from joblens.data.files.input_stamps import stamp_inputs
 
@@ -161,10 +161,10 @@ def _sizing(
 ) -> "Sizing":
     from joblens.app.recipes.sizing import choose
 
-    is_given = checked.loaded.is_np_given
+    is_np_given = checked.loaded.is_np_given
     if memory is None:
-        return choose(recipe, files, is_np_given=is_given)
-    return choose(recipe, files, is_np_given=is_given, memory=memory)
+        return choose(recipe, files, is_np_given=is_np_given)
+    return choose(recipe, files, is_np_given=is_np_given, memory=memory)
 
 
 def _changed(what: str, changes: "Sequence[str]") -> RecipeError:
@@ -275,8 +275,8 @@ def _refuse_running(folder: JobFolder) -> None:
 
 
 def _clear(folder: JobFolder) -> None:
-    """Removes only what jobs write there. The plan is first: an interrupted removal leaves no job. The
-    lock stays, or another process could lock a new file of that name."""
+    """Removes only files of jobs. The plan is first: an interrupted removal leaves no job. The lock stays,
+    or another process could lock a new file of that name."""
     from joblens.data.files.shards import forget_moved
 
     with suppress(FileNotFoundError):

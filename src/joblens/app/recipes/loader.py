@@ -71,23 +71,17 @@ class CheckedRecipe(Struct, frozen=True):
         return self.loaded.recipe
 
 
-def load_recipe(path: str, overrides: Mapping[str, Any], cwd: str | None = None) -> LoadedRecipe:
+def load_recipe(path: str, overrides: Mapping[str, Any]) -> LoadedRecipe:
     """`overrides`: values that replace keys of the file. RecipeError lists every problem."""
     text = _read(path)
     form = format_of(path, text)
-    return loaded_from_text(text, form if form in _FORMATS else "yaml", path, overrides, cwd)
+    return loaded_from_text(text, form if form in _FORMATS else "yaml", path, overrides)
 
 
 def loaded_from_text(
-    text: str,
-    form: str,
-    path: str,
-    overrides: Mapping[str, Any],
-    cwd: str | None = None,
-    *,
-    is_file: bool = True,
+    text: str, form: str, path: str, overrides: Mapping[str, Any], *, is_file: bool = True
 ) -> LoadedRecipe:
-    reading = read_recipe(text, form, path, cwd=cwd or os.getcwd(), given=overrides)
+    reading = read_recipe(text, form, path, cwd=os.getcwd(), given=overrides)
     if reading.recipe is None:
         _refuse_workflows(path, reading.document)
         problems = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]

@@ -4,11 +4,13 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
 
+from joblens.app.jobs.requests import count_of
+from joblens.app.recipes.job_directory import job_dir_of
 from joblens.app.recipes.loader import (
     CheckedRecipe,
     LoadedRecipe,
@@ -17,6 +19,8 @@ from joblens.app.recipes.loader import (
     loaded_from_plan,
     loaded_from_text,
 )
+from joblens.app.wiring.agent_context import OwnLog
+from joblens.app.wiring.drivers import AGENT_ANSWER_S, StoreConnection
 from joblens.data.base.job_folder import read_plan
 from joblens.model.errors import InputError, JoblensError, RecipeError
 from joblens.model.jobs.job import Record, Status
@@ -24,15 +28,14 @@ from joblens.model.recipes.recipe import Executor, RecipePlan
 from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.settings import Settings
 from joblens.plan.recipes.job_folder import job_dir_in
+from joblens.ports.store import Store
 
 if TYPE_CHECKING:
-    from joblens.analysis.recipes.partition_sizing import OperatorMemory
     from joblens.app.recipes.execution import ProgressView, RecipeOutcome
     from joblens.app.recipes.jobs import RecipeJob
     from joblens.model.jobs.details import RejectReason
 
-
-_TOOL = "recipe"
+T = TypeVar("T")
 
 
 def is_folder(resume: str) -> bool:
@@ -40,7 +43,7 @@ def is_folder(resume: str) -> bool:
     return os.sep in resume or resume in (os.curdir, os.pardir)
 
 
-def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan:
+def plan_of(resume: str, work_dir: str | None, connection: StoreConnection) -> RecipePlan:
     """Returns the plan of the job in that folder, or of that id: below `work_dir`, here, or where the
     history says. Raises RecipeError if there is none."""
     if is_folder(resume):
@@ -52,7 +55,7 @@ def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan
         found = plan_in(os.path.join(base, resume))
         if found is not None:
             return found
-    job_dir = None if work_dir is not None else _job_dir_in_history(resume, settings)
+    job_dir = None if work_dir is not None else _job_dir_in_history(resume, connection)
     found = None if job_dir is None else plan_in(job_dir)
     if found is None:
         where = f"in {work_dir}" if work_dir is not None else "in this directory or in the history"
@@ -74,7 +77,7 @@ def plan_in(job_dir: str) -> RecipePlan | None:
     return plan
 
 
-def complete_already(plan: RecipePlan, settings: Settings) -> "RecipeOutcome | None":
+def complete_already(plan: RecipePlan, connection: StoreConnection) -> "RecipeOutcome | None":
     """Returns how the job of that plan ended, if all of it is done and its export exists; None also if
     the history does not know it."""
     from joblens.app.recipes.snapshots import create_snapshot
@@ -85,33 +88,33 @@ def complete_already(plan: RecipePlan, settings: Settings) -> "RecipeOutcome | N
     if export is None:
         return None
     snapshot = create_snapshot(plan.job_dir)
-    record = _in_history(plan.job_id, settings)
+    record = _in_history(plan.job_id, connection)
     if snapshot.overall_status is not ProcessingStatus.COMPLETED or record is None:
         return None
-    if record.status is not Status.SUCCESS or record.job.params.get("job_dir") != plan.job_dir:
+    if record.status is not Status.SUCCESS or job_dir_of(record) != plan.job_dir:
         return None
     from joblens.app.recipes.execution import RecipeOutcome
 
     return RecipeOutcome(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
 
 
-def _job_dir_in_history(job_id: str, settings: Settings) -> str | None:
-    record = _in_history(job_id, settings)
-    folder = None if record is None else record.job.params.get("job_dir")
-    return folder if isinstance(folder, str) else None
+def _job_dir_in_history(job_id: str, connection: StoreConnection) -> str | None:
+    record = _in_history(job_id, connection)
+    return None if record is None else job_dir_of(record)
 
 
-def _in_history(job_id: str, settings: Settings) -> Record | None:
-    from joblens.app.wiring.drivers import open_store_to_read, store_exists
+def _in_history(job_id: str, connection: StoreConnection) -> Record | None:
+    record = _ask(connection, lambda store: store.find(job_id))
+    return None if record is None or job_dir_of(record) is None else record
 
-    if not store_exists(settings):
-        return None
+
+def _ask(connection: StoreConnection, question: Callable[[Store], T]) -> T | None:
+    """Returns None if there is no store, or it does not answer: writing the record will report errors."""
     try:
-        with closing(open_store_to_read(settings, lambda _warning: None)) as store:
-            record = store.find(job_id)
+        store = connection.if_exists()
+        return None if store is None else question(store)
     except JoblensError:
         return None
-    return record if record.job.tool == _TOOL else None
 
 
 BAD_INPUT = 2
@@ -138,16 +141,16 @@ class PlannedRecipe(Struct, frozen=True):
 
 
 def plan_recipe(
-    recipe: "str | Mapping[str, Any] | None", options: ProcessOptions, settings: Settings
+    recipe: "str | Mapping[str, Any] | None", options: ProcessOptions, connection: StoreConnection
 ) -> PlannedRecipe:
-    """Checks everything and writes nothing. Raises InputError for whatever cannot work. Without a recipe:
-    that of the job to resume."""
-    loaded = _loaded(recipe, options, settings)
-    checked = check_recipe(loaded)
+    """Checks everything and writes nothing. Raises InputError for an impossible job. Without a recipe: that
+    of the job to resume."""
+    checked = check_recipe(_loaded(recipe, options, connection))
     from joblens.app.recipes.jobs import plan_job
     from joblens.app.recipes.paths import disk_warnings
+    from joblens.app.recipes.sizing import learned_memory
 
-    memory = _learned_memory(checked, settings)
+    memory = _ask(connection, lambda store: learned_memory(checked.recipe, store))
     job = plan_job(checked, start_over=options.start_over, memory=memory)
     return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
 
@@ -155,17 +158,18 @@ def plan_recipe(
 def run_recipe(
     planned: PlannedRecipe,
     settings: Settings,
+    connection: StoreConnection,
     view: "ProgressView | None" = None,
     on_begin: "Callable[[], None] | None" = None,
 ) -> "RecipeOutcome":
     """`on_begin`: the job's folder exists, and nothing can be refused. A complete job whose export exists
     is not started again."""
-    done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
+    done = complete_already(planned.job.plan, connection) if planned.job.is_resumed else None
     if done is not None:
         return done
     from joblens.app.recipes.execution import execute_job
 
-    return execute_job(planned.job, settings, view, on_begin)
+    return execute_job(planned.job, settings, view, on_begin, connection.journaled)
 
 
 def process(  # noqa: PLR0913 - the keywords are the interface
@@ -200,7 +204,8 @@ def process(  # noqa: PLR0913 - the keywords are the interface
         start_over=start_over,
     )
     source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
-    ended = run_recipe(plan_recipe(source, options, settings), settings)
+    with closing(StoreConnection(settings, OwnLog(settings.logs).warn, AGENT_ANSWER_S)) as connection:
+        ended = run_recipe(plan_recipe(source, options, connection), settings, connection)
     if ended.signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     if ended.signal_number is not None:
@@ -295,23 +300,22 @@ def failure_reason(snapshot: JobSnapshot, record: "Record") -> str | None:
 
 
 def _loaded(
-    recipe: "str | Mapping[str, Any] | None", options: ProcessOptions, settings: Settings
+    recipe: "str | Mapping[str, Any] | None", options: ProcessOptions, connection: StoreConnection
 ) -> LoadedRecipe:
-
     if recipe is None:
         if not options.resume:
             raise InputError("no recipe given", hint="give a recipe file, or continue a job with --resume ID")
-        _given(structs.replace(options, resume=None))  # other options
-        plan = plan_of(options.resume, options.work_dir, settings)
-        return loaded_from_plan(plan, _given(structs.replace(options, resume=plan.job_id, job_id=None)))
+        _overrides(structs.replace(options, resume=None))  # other options
+        plan = plan_of(options.resume, options.work_dir, connection)
+        return loaded_from_plan(plan, _overrides(structs.replace(options, resume=plan.job_id, job_id=None)))
     if not options.resume or not is_folder(options.resume):
-        return _loaded_from(recipe, _given(options))
-    plan = plan_of(options.resume, None, settings)
+        return _loaded_from(recipe, _overrides(options))
+    plan = plan_of(options.resume, None, connection)
     options = structs.replace(options, resume=plan.job_id)
-    loaded = _loaded_from(recipe, _given(options))
+    loaded = _loaded_from(recipe, _overrides(options))
     if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
         options = structs.replace(options, work_dir=os.path.dirname(plan.job_dir))
-        loaded = _loaded_from(recipe, _given(options))
+        loaded = _loaded_from(recipe, _overrides(options))
     return loaded
 
 
@@ -332,13 +336,13 @@ def _loaded_from(recipe: "str | Mapping[str, Any]", overrides: dict[str, Any]) -
     return loaded_from_text(text, form, f"recipe.{form}", overrides, is_file=False)
 
 
-def _given(options: ProcessOptions) -> dict[str, Any]:
+def _overrides(options: ProcessOptions) -> dict[str, Any]:
     from joblens.spec.keys.recipe import read_job_id, read_reject_limit
 
     executors = [each.value for each in Executor]
     if options.executor is not None and options.executor not in executors:
         raise InputError(f"executor '{options.executor}'", hint=f"one of {', '.join(executors)}")
-    _check_np(options.np)
+    count_of("np", options.np)
     if options.work_dir is not None and not options.work_dir.strip():
         raise InputError("--work-dir must not be empty", hint="omit it to use the recipe's setting")
     if options.job_id and options.resume and options.job_id != options.resume:
@@ -357,11 +361,6 @@ def _given(options: ProcessOptions) -> dict[str, Any]:
     }
 
 
-def _check_np(np: Any) -> None:
-    if np is not None and (not isinstance(np, int) or np < 1):
-        raise InputError(f"np={np!r}: must be a number, at least 1")
-
-
 def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:
     """Uses the same rule as the key of a recipe."""
     from joblens.spec.keys.kinds import Wrong
@@ -370,21 +369,3 @@ def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:
         return None if value is None else read(value)
     except Wrong as wrong:
         raise InputError(f"{option} {wrong.notes[0][1]}") from None
-
-
-def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemory | None":
-    """From earlier runs, if the store has some."""
-    from joblens.app.recipes.sizing import learned_memory
-    from joblens.app.wiring.drivers import open_store_to_read, store_exists
-
-    if not store_exists(settings):
-        return None
-    try:
-        with closing(open_store_to_read(settings, _ignore)) as store:
-            return learned_memory(checked.recipe, store)
-    except JoblensError:
-        return None  # used only for sizes; writing the record will report errors of the store
-
-
-def _ignore(_warning: str) -> None:
-    pass

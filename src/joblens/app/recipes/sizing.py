@@ -21,6 +21,7 @@ from joblens.analysis.recipes.partition_sizing import (
     most_rows,
     recommend,
 )
+from joblens.app.recipes.job_directory import TOOL
 from joblens.app.wiring.drivers import open_store_to_read, store_exists, warn_in_python
 from joblens.app.wiring.settings import load_settings
 from joblens.data.files.datasets import DataFile
@@ -41,7 +42,6 @@ from joblens.model.recipes.recipe import (
 from joblens.model.values.units import GIB, MIB
 from joblens.ports.store import Store
 
-RECIPE_TOOL = "recipe"  # tool name of recipe jobs in the history
 _RUNS = 20
 
 
@@ -61,7 +61,7 @@ def earlier_tables(store: Store | None = None) -> list[OperatorTable]:
 
 
 def _tables(store: Store) -> list[OperatorTable]:
-    query = HistoryQuery(limit=_RUNS, tools=(RECIPE_TOOL,), include_unfinished=False)
+    query = HistoryQuery(limit=_RUNS, tools=(TOOL,), include_unfinished=False)
     found = (store.details(record.job.uuid).operators for record in store.records(query))
     return [table for table in found if table is not None]
 
@@ -80,8 +80,8 @@ def choose(
     local: LocalResources | None = None,
     cluster: ClusterResources | None = None,
 ) -> Sizing:
-    """`memory`: what earlier runs of these operators needed (`learned_memory`). If `local` and `cluster`
-    are not given, this machine is read, and for Ray the cluster, if it exists."""
+    """`memory`: needs of these operators in earlier runs (`learned_memory`). If `local` and `cluster` are
+    not given, this machine is read, and for Ray the cluster, if it exists."""
     if recipe.executor is Executor.RAY:
         memory = msgspec.structs.replace(memory, base_bytes=memory.base_bytes + _RAY_BYTES)
         cluster = cluster or _cluster(recipe)
@@ -112,7 +112,7 @@ def choose(
 
 
 def learned_memory(recipe: Recipe, store: Store) -> OperatorMemory:
-    """Returns what the recipe's operators needed in recorded runs."""
+    """Returns the memory that the recipe's operators needed in recorded runs."""
     return learn(earlier_tables(store), [call.name for call in recipe.process])
 
 

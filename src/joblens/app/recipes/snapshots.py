@@ -14,6 +14,7 @@ from joblens.app.recipes.job_directory import (
     JobDirectory,
     JobProcess,
     live_process,
+    plan_of_record,
     process_of_executor,
     readable_or_input_error,
 )
@@ -139,7 +140,7 @@ def _fitting(written: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, A
 
 
 class LiveSnapshot:
-    """Each refresh reads only what was written since the last one."""
+    """Snapshots of a job; each refresh reads only events since the last one."""
 
     def __init__(self, job_dir: str) -> None:
         self._summary: dict[str, Any] = {}
@@ -270,22 +271,15 @@ def create_snapshot(job_dir: str) -> JobSnapshot:
     return LiveSnapshot(str(job_dir)).refresh()
 
 
-_TOOL = "recipe"
-
-
 def operators_from_folder(record: Record) -> Details:
-    """Empty if it is no job of a recipe or its folder is gone."""
-    job_dir = record.job.params.get("job_dir")
-    if record.job.tool != _TOOL or not isinstance(job_dir, str):
+    """Returns nothing for a job without a recipe, or whose directory is gone."""
+    plan = plan_of_record(record)
+    if plan is None:
         return Details()
     from joblens.analysis.recipes.usage import operator_table
-    from joblens.data.base.job_folder import read_plan
 
     try:
-        plan = read_plan(job_dir)
-        if plan is None or plan.job_id != record.job.external_id:
-            return Details()
-        snapshot = LiveSnapshot(job_dir).refresh()
+        snapshot = LiveSnapshot(plan.job_dir).refresh()
     except (JoblensError, OSError):
         return Details()
     return Details(operators=operator_table(snapshot, plan, time.time_ns() // 1000))

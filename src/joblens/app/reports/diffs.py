@@ -9,6 +9,7 @@ from joblens.analysis.comparing.job_diff import compare_jobs, numbers_of
 from joblens.analysis.comparing.job_differences import JobDiff, JobView, Noise, file_facts, noises
 from joblens.analysis.comparing.run_diff import JobSide, RunDiff, RunSide, compare_runs, shared_differences
 from joblens.analysis.runs.status import driven_s, run_label
+from joblens.app.jobs.queries import provenance_of
 from joblens.app.runs.state import state_of_run
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
@@ -41,10 +42,9 @@ def job_before(store: Store, record: Record) -> Record:
 
 
 def view_of(store: Store, record: Record) -> JobView:
-    digest = "" if record.attempt is None else record.attempt.provenance
     return JobView(
         record=record,
-        provenance=store.provenance(digest) if digest else None,
+        provenance=provenance_of(store, record),
         details=store.details(record.job.uuid),
         samples=tuple(sample for _, sample in store.samples(record.job.uuid)),
     )
@@ -70,7 +70,7 @@ def _earlier(store: Store, names: set[str], user: str | None) -> Iterator[Record
 
 
 def _likeness(record: Record) -> tuple[object, ...]:
-    """Returns what two runs must share for their difference to be random."""
+    """Returns the facts that two runs must share for their difference to be random."""
     job, attempt = record.job, record.attempt
     return (
         job.argv,

@@ -227,7 +227,7 @@ def _torc_samples(series: Series) -> list[Sample]:
 
 def _own_samples(series: Series, own: OwnJob) -> list[Sample]:
     """Memory in our files is unreclaimable memory, added up: it is stored as anonymous memory, which most
-    of it is. Totals include what is before the first row and after the last."""
+    of it is. Totals include the time before the first row and after the last."""
     started_us = series.rows[0].at_us if own.started_at_us is None else own.started_at_us
     samples = [
         Sample(
@@ -435,7 +435,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 class _Counted:
-    """A stream that counts what is read from it."""
+    """A stream that counts the bytes read from it."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw

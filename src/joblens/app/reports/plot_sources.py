@@ -218,17 +218,17 @@ def ends_of_pauses(
 
     facts = [(event.at_us, event.fact) for event in events]
     recovered = {(fact.index, fact.attempt): at for at, fact in facts if isinstance(fact, RecoveryRan)}
-    unmade = {(fact.index, fact.attempt) for _, fact in facts if isinstance(fact, OutputsMissing)}
+    missing_outputs = {(fact.index, fact.attempt) for _, fact in facts if isinstance(fact, OutputsMissing)}
     failures: dict[int, int] = {}
     ends = {}
     for result in sorted(results, key=lambda result: (result.index, result.attempt)):
-        has_failed = result.status is not Status.SUCCESS or (result.index, result.attempt) in unmade
+        has_failed = result.status is not Status.SUCCESS or (result.index, result.attempt) in missing_outputs
         is_job = 0 <= result.index < len(plan.jobs)
         if not is_job or result.duration_s is None or not has_failed or result.status is Status.LOST:
             continue
         failures[result.index] = failures.get(result.index, 0) + 1
         key = result.index, result.attempt
-        ending = Ending(result.status, result.exit_code, result.reason, key in unmade)
+        ending = Ending(result.status, result.exit_code, result.reason, key in missing_outputs)
         rule = matching_rule(plan.jobs[result.index], ending, plan.execution)
         if rule is not None:
             ended_us = result.began_at_us + round(result.duration_s * 1_000_000)

@@ -41,39 +41,29 @@ class PlotResult(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def plot_run(
-    store: Store,
-    run: Run,
-    out_dir: str,
-    *,
-    plan: Plan | None = None,
-    choice: PlotChoice | None = None,
-    advance: Advance = lambda _: None,
-) -> PlotResult:
+def plot_run(store: Store, run: Run, out_dir: str, *, plan: Plan) -> PlotResult:
     """Writes all plots of one run. Raises MissingExtra, or InputError if there is nothing to draw."""
-    return plot_sources([source_of_run(store, run, plan)], out_dir, choice or PlotChoice(), advance)
+    return plot_sources([source_of_run(store, run, plan)], out_dir, PlotChoice(), lambda _jobs: None)
 
 
-def plot_sources(
-    sources: Sequence[Source], out_dir: str, choice: PlotChoice, advance: Advance = lambda _: None
-) -> PlotResult:
+def plot_sources(sources: Sequence[Source], out_dir: str, choice: PlotChoice, advance: Advance) -> PlotResult:
     """Checks everything before the first file is written."""
     if not re.fullmatch(r"[^/\0]+", choice.prefix):
         raise InputError(f"prefix '{choice.prefix}' is not a valid file name prefix", hint="omit any '/'")
-    chosen = [structs.replace(source, plot=_only(source.plot, choice.job_ids)) for source in sources]
+    selected = [structs.replace(source, plot=_only(source.plot, choice.job_ids)) for source in sources]
     if choice.job_ids:
         _check_ids(sources, choice.job_ids)
-        chosen = [source for source in chosen if source.plot.jobs]
-    jobs = [job for source in chosen for job in source.plot.jobs]
+        selected = [source for source in selected if source.plot.jobs]
+    jobs = [job for source in selected for job in source.plot.jobs]
     drawn = [job for job in jobs if job.has_curve]
     can_compare = len(jobs) > 1 and any(job.at_us for job in jobs)
-    if not drawn and not can_compare and not any(source.gantt for source in chosen):
+    if not drawn and not can_compare and not any(source.gantt for source in selected):
         raise _nothing_to_draw(jobs)
     drawers = [_drawer(form) for form in dict.fromkeys(choice.formats)]
     single, note = _single_plots(drawn, choice)
     files = []
     _make_folder(out_dir)
-    for chart in _charts(chosen, single):
+    for chart in _charts(selected, single):
         for form, draw in drawers:
             path = os.path.join(out_dir, f"{choice.prefix}_{chart.stem}.{form}")
             content = draw(chart, f"{choice.prefix}_{chart.stem}")
@@ -119,13 +109,13 @@ def _single_plots(jobs: Sequence[JobSeries], choice: PlotChoice) -> tuple[list[J
     if len(jobs) <= MOST_JOB_PLOTS or choice.all_jobs or choice.job_ids:
         return list(jobs), ""
     order = sorted(jobs, key=lambda job: (job.status in _GOOD, job.begin_us - job.end_us))
-    chosen = order[:MOST_JOB_PLOTS]
+    selected = order[:MOST_JOB_PLOTS]
     size = f", {len(jobs) * _MIB_OF_A_PAGE:,} MiB in all" if "html" in choice.formats else ""
     note = (
         f"{MOST_JOB_PLOTS} of {len(jobs):,} jobs have a plot of their own, failed ones and the longest "
         f"first; select others with --job-ids, or all with --all-jobs{size}"
     )
-    return chosen, note
+    return selected, note
 
 
 def _only(plot: PlotSource, job_ids: tuple[int, ...]) -> PlotSource:

@@ -69,8 +69,8 @@ def size_jobs(
     strategy: Strategy = Strategy.MAX_SEEN,
     most: int = MAX_READ,
 ) -> JobsSizing:
-    """The newest job of a name has the present request; each job counts as a run of its own. Of each only
-    what advice is based on is kept."""
+    """The newest job of a name has the present request; each job counts as a run of its own. Returns only
+    the numbers that advice uses."""
     observed: dict[str, list[Observation]] = {}
     requested: dict[str, Requirements] = {}
     count = 0
@@ -121,17 +121,17 @@ def size_workflow(
     """`run` with its spec. `file`: as it is now, if it differs from the run's."""
     workflow = store.find_workflow(run.workflow_uuid)
     runs = [one for one in store.runs(workflow.uuid) if one.created_at_us <= run.created_at_us]
-    chosen = runs[-most_runs:] if most_runs else runs
+    selected = runs[-most_runs:] if most_runs else runs
     groups_of_file = _GroupPositions(run, file)
     observed: dict[str, list[Observation]] = {}
-    for one in chosen:
+    for one in selected:
         for key, observation in _observations(store, one, groups_of_file):
             observed.setdefault(key, []).append(observation)
     groups = [groups_of_file.group(key, observed.get(key, ())) for key in groups_of_file.in_order()]
     return Sizing(
         workflow=workflow,
         run=run,
-        runs=tuple(one.number or 0 for one in chosen),
+        runs=tuple(one.number or 0 for one in selected),
         groups=tuple(map(groups_of_file.as_written, advise(groups, strategy))),
         unseen=tuple(group.name for group in groups if not group.observations),
         findings=tuple(sweep_findings(groups)),
@@ -142,14 +142,14 @@ def _observations(
     store: Store, run: Run, groups_of_file: "_GroupPositions"
 ) -> Iterator[tuple[str, Observation]]:
     entries: dict[int, str] | None = None
-    unmade = {
+    missing_outputs = {
         (event.fact.index, event.fact.attempt)
         for _, event in store.run_events(run.uuid)
         if isinstance(event.fact, OutputsMissing)
     }
     for record in records_of_run(store, run.uuid):
         link = record.job.run
-        is_unmade = link is not None and (link.index, link.attempt) in unmade
+        is_unmade = link is not None and (link.index, link.attempt) in missing_outputs
         observation = observation_of(record, run.number or 0, is_unmade=is_unmade)
         if observation is None:
             continue

@@ -1,7 +1,7 @@
 """Copy of a store into another: from a file to a server, or back.
 
 Every fact has an identity, so existing ones are skipped: an interrupted copy can be repeated, and a later
-copy adds what is new.
+copy adds new ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

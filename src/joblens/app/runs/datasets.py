@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -140,13 +140,9 @@ def find_dataset(datasets: Sequence[DatasetStanding], name: str, run: Run) -> Da
 
 
 def finalize_by_hand(
-    store: Store,
-    run: Run,
-    settings: Settings,
-    chosen: Iterable[DatasetStanding],
-    note: Callable[[DatasetStanding], None] = lambda _: None,
+    store: Store, run: Run, settings: Settings, datasets: Iterable[DatasetStanding]
 ) -> list[DatasetStanding]:
-    """Counts and hashes those that are due, and records the result. Returns all of `chosen` in their new
+    """Counts and hashes those that are due, and records the result. Returns all of them in their new
     state. Raises RunIsDriven while a process drives the run: it finalizes them itself."""
     from joblens.app.runs.control import refuse_driven
     from joblens.app.runs.specs import stored_secrets, with_private_values
@@ -163,9 +159,8 @@ def finalize_by_hand(
     secrets = stored_secrets(run, settings)
     cwd = run.options.cwd or os.getcwd()
     finalized = []
-    for one in chosen:
+    for one in datasets:
         if one.is_due:
-            note(one)
             fact = finalize(plan, one.index, cwd)
             event = RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact)
             store.apply([RunNoted(secrets.hide(event) if secrets else event)])

@@ -47,7 +47,7 @@ class Selection(Struct, frozen=True):
 
 
 def select(store: Store, records: Iterable[Record], user: str | None, settings: Settings) -> Selection:
-    """`user`: who deletes, and may delete only own jobs; None: may delete all jobs."""
+    """Splits the records. `user`: may delete own jobs only; None: all jobs may be deleted."""
     jobs: list[Record] = []
     obstacles: list[Obstacle] = []
     statuses: dict[str, RunStatus | None] = {}  # of runs that can be resumed, by UUID; None: others
@@ -125,7 +125,7 @@ def refuse(obstacles: Sequence[Obstacle]) -> None:
 def delete(
     store: QueueStore, records: Sequence[Record], mirrors: Mirrors, *, by: str, at_us: int, warn: Warn
 ) -> list[Tombstone]:
-    """First the store, then files: what a crash in between leaves is found by `prune`."""
+    """Deletes from the store first, then files: after a crash in between, `prune` finds the files."""
     known = {record.job.uuid: record for record in records}
     deleted = store.delete_jobs(list(known), by=by, at_us=at_us)
     gone = [known[each.uuid] for each in deleted]

@@ -1,4 +1,4 @@
-"""Rerun of one job: its request, what is missing of it, and what has changed since."""
+"""Rerun of one job: its request, missing parts of it, and changes since."""
 
 import os
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from joblens.analysis.comparing.job_diff import label_of
 from joblens.analysis.comparing.job_differences import Difference
+from joblens.app.jobs.queries import provenance_of
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Job, Record, is_of_workflow
 from joblens.model.jobs.trace import TRACE_VARIABLE
@@ -37,13 +38,13 @@ class JobRerun(Struct, frozen=True, kw_only=True):
 
 
 def prepare_rerun(
-    record: Record, store: Store, settings: Settings, given_env: Mapping[str, str], cwd: str | None
+    record: Record, store: Store, settings: Settings, env_changes: Mapping[str, str], cwd: str | None
 ) -> JobRerun:
-    """Raises InputError if it cannot run again as it did. `given_env`: given by the user now."""
+    """Raises InputError if it cannot run again as it did. `env_changes`: given by the user now."""
     _refuse_without_command(record)
     planned = _planned(record, store, settings)
     argv, shell = _command(record, planned)
-    env = _environment(record, planned, given_env)
+    env = _environment(record, planned, env_changes)
     folder = _folder(record, cwd)
     argv = tuple(remembered_name(word, folder) for word in argv)
     made = JobRerun(record=record, argv=argv, shell=shell, cwd=folder, env=env, notes=_notes(record))
@@ -162,8 +163,8 @@ def _differences(again: JobRerun, store: Store, settings: Settings) -> tuple[Dif
     """Returns changes since then that may affect the job."""
     from joblens.analysis.comparing.job_differences import JobView, differences
 
-    record, attempt = again.record, again.record.attempt
-    then = store.provenance(attempt.provenance) if attempt is not None and attempt.provenance else None
+    record = again.record
+    then = provenance_of(store, record)
     now = _provenance_now(again)
     largest = settings.provenance.max_hash_size
     stamped = replace(record.job, inputs=_inputs_now(record, again.cwd, largest), env=dict(now.environment))

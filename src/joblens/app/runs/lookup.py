@@ -1,4 +1,4 @@
-"""Lookup of runs by what people type, and of their jobs."""
+"""Lookup of runs by typed names, and of their jobs."""
 
 import re
 from collections.abc import Iterator
@@ -251,14 +251,14 @@ def _about_reused(event: RunEvent, reused: ReusedResults) -> RunEvent | None:
     if isinstance(fact, JobsReset):
         if event.at_us > reused.made_at_us:
             return None
-        jobs = tuple(one for one in fact.jobs if _is_kept(one[0], event.run_uuid, reused))
+        jobs = tuple(one for one in fact.jobs if _is_reused(one[0], event.run_uuid, reused))
         return replace(event, fact=replace(fact, jobs=jobs)) if jobs else None
     if isinstance(fact, OutputsMissing | RecoveryRan | JobCancelled):
-        return event if _is_kept(fact.index, event.run_uuid, reused) else None
+        return event if _is_reused(fact.index, event.run_uuid, reused) else None
     return event
 
 
-def _is_kept(index: int, run_uuid: str, reused: ReusedResults) -> bool:
+def _is_reused(index: int, run_uuid: str, reused: ReusedResults) -> bool:
     return reused.run_of.get(index) == run_uuid and index not in reused.moved
 
 

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from joblens.analysis.runs.status import driven_s
 from joblens.app.jobs.preparation import parse_params
+from joblens.app.jobs.requests import current_dir
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import Warn, open_store_directly
 from joblens.app.workflows.loader import LoadedSpec, load_spec
@@ -205,7 +206,7 @@ def create_from_file(
     loaded = load_spec(path, parameters)
     for warning in loaded.warnings_for():
         warn(warning)
-    options = RunOptions(cwd=os.getcwd(), parameters=parameters, monitor=monitor)
+    options = RunOptions(cwd=current_dir(), parameters=parameters, monitor=monitor)
     store = open_store_directly(settings, warn)
     try:
         return create_run(store, os.path.abspath(path), loaded, options, settings)

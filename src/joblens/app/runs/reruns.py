@@ -36,8 +36,8 @@ class FoundSuccess(Struct, frozen=True):
 
 
 class Successes(Struct, frozen=True):
-    """Successes by name of job. `failed`: why jobs did not succeed the last time: what they had made
-    before may no longer exist."""
+    """Successes by name of job. `failed`: why jobs did not succeed the last time: their earlier outputs may
+    no longer exist."""
 
     found: dict[str, FoundSuccess]
     failed: dict[str, str]
@@ -198,18 +198,16 @@ def selected_of(store: Store, run: Run, words: Sequence[str]) -> RerunSelection:
     found = find_jobs(state.plan, "--only", words)
     if found.problems:
         raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
-    chosen = set(found.indexes)
-    _refuse_impossible(state, chosen, Graph(state.plan).behind(sorted(chosen)))
-    return _again_of(state, {state.jobs[index].name: "named by --only" for index in sorted(chosen)})
+    named = set(found.indexes)
+    _refuse_impossible(state, named, Graph(state.plan).behind(sorted(named)))
+    return _again_of(state, {state.jobs[index].name: "named by --only" for index in sorted(named)})
 
 
-def _again_of(
-    state: RunState, chosen: Mapping[str, str], *, has_failed_actions: bool = False
-) -> RerunSelection:
-    """`chosen`: jobs by name, and why each runs again; their dependents do, too."""
+def _again_of(state: RunState, why: Mapping[str, str], *, has_failed_actions: bool = False) -> RerunSelection:
+    """`why`: by name, why each job runs again; their dependents do, too."""
 
     def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
-        reasons = {index: chosen[job.name] for index, job in enumerate(plan.jobs) if job.name in chosen}
+        reasons = {index: why[job.name] for index, job in enumerate(plan.jobs) if job.name in why}
         reasons |= must
         for offset in sorted(Graph(plan).behind(sorted(reasons)) - reasons.keys()):
             reasons[offset] = "needs a job that runs again"
@@ -229,11 +227,11 @@ def _again_of(
     )
 
 
-def _refuse_impossible(state: RunState, chosen: set[int], indexes: set[int]) -> None:
+def _refuse_impossible(state: RunState, named: set[int], indexes: set[int]) -> None:
     jobs, label = state.jobs, run_label(state.run)
     problems = [
         f"--only: {jobs[index].name} was skipped in run {label}"
-        for index in sorted(chosen)
+        for index in sorted(named)
         if jobs[index].state is JobState.DISABLED
     ]
     final = (JobState.COMPLETED, JobState.DISABLED)

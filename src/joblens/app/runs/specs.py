@@ -225,7 +225,7 @@ def whole_batches(batches: Sequence[JobsSpawned], settings: Settings) -> tuple[J
 
 
 def stored_secrets(run: Run, settings: Settings) -> SecretValues:
-    """Returns what must be hidden in everything that is stored about the run."""
+    """Returns the secrets to hide in everything that is stored about the run."""
     private = _read(run, settings) if run.is_redacted else None
     return _values(private) if private is not None else SecretValues({})
 

@@ -41,7 +41,7 @@ _GPUS = tuple(str(device) for device in range(64))
 
 
 class JobStanding(Struct, frozen=True, kw_only=True):
-    """`why`: what it waits for, or how it ended."""
+    """State of one job. `why`: the reason why it waits, or how it ended."""
 
     index: int
     name: str

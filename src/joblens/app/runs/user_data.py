@@ -26,15 +26,15 @@ RUN_VARIABLE = "JOBLENS_RUN_ID"
 _MOST_JOBS_CHECKED = 5_000
 
 
-def chosen_run(store: Store, ident: str | None) -> Run:
+def run_or_own(store: Store, ident: str | None) -> Run:
     """Returns the named run, or that of the calling job."""
-    chosen = ident or os.environ.get(RUN_VARIABLE)
-    if not chosen:
+    uuid_or_name = ident or os.environ.get(RUN_VARIABLE)
+    if not uuid_or_name:
         raise InputError(
             "no run given",
             hint=f"inside a job, {RUN_VARIABLE} sets it; elsewhere use --run RUN",
         )
-    return store.find_run(chosen)
+    return store.find_run(uuid_or_name)
 
 
 def set_user_data(store: Store, run: Run, name: str, data: Any, settings: Settings) -> None:

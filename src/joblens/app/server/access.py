@@ -1,12 +1,13 @@
-"""Access: who acts, what a role allows, whose jobs are visible, and the audit log of changes."""
+"""Access: identities, roles, visible jobs, and the audit log of changes."""
 
 import contextlib
 import hashlib
 import hmac
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +31,9 @@ from joblens.model.values.ids import new_uuid
 from joblens.model.writes import AuditNoted
 from joblens.ports.store import QueueStore, Store
 
+K = TypeVar("K")
 T = TypeVar("T")
+_MOST_USERS = 100  # of one cache
 _PREFIX = "jl_"  # makes a leaked token recognizable to scanners
 _RANKS = {Role.READER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 _LONGEST_NAME = 100
@@ -56,7 +59,7 @@ class Principal(Struct, frozen=True, kw_only=True):
             )
 
     def require_all(self, what: str) -> None:
-        """Raises AccessDenied for one who may only see own jobs: a token could otherwise create one that
+        """Raises AccessDenied for callers that see only own jobs: a token could otherwise create one that
         sees everything."""
         if self.scope is not Scope.ALL:
             raise AccessDenied(f"{what} are about jobs of all users", hint="use a token with the scope 'all'")
@@ -70,8 +73,8 @@ class Principal(Struct, frozen=True, kw_only=True):
         return None if self.scope is Scope.ALL else self.user
 
     def find(self, find: Callable[[], T], user_of: Callable[[T], str], unknown: JoblensError) -> T:
-        """Raises `unknown` for what is not found and for what belongs to others, which the error of the
-        store may list."""
+        """Raises `unknown` for missing records and for records of others, which the error of the store may
+        list."""
         if self.scope is Scope.ALL:
             return find()
         try:
@@ -113,8 +116,28 @@ class Principal(Struct, frozen=True, kw_only=True):
         return f"{self.user} (token {self.name})" if self.token_id else self.user
 
 
+class TimedCache(Generic[K, T]):
+    """Answers by user, each for `age_s`. Thread-safe: the same question is answered once."""
+
+    def __init__(self, age_s: float) -> None:
+        self._age_s = age_s
+        self._lock = threading.Lock()
+        self._answers: dict[K, tuple[float, T]] = {}
+
+    def get(self, key: K, answer: Callable[[], T]) -> T:
+        with self._lock:
+            known = self._answers.get(key)
+            if known is not None and time.monotonic() - known[0] < self._age_s:
+                return known[1]
+            value = answer()
+            if len(self._answers) >= _MOST_USERS:
+                self._answers.clear()
+            self._answers[key] = (time.monotonic(), value)
+            return value
+
+
 def local_owner() -> Principal:
-    """Returns who runs a command on the store itself: the store's file or database decides what they may."""
+    """Returns the user of a command on the store itself, whose file or database decides about access."""
     user = current_user()
     return Principal(name=user, user=user, role=Role.ADMIN, scope=Scope.ALL)
 

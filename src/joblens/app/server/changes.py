@@ -114,14 +114,12 @@ class Changer:
 
     def submit(self, request: SubmitRequest, key: str | None) -> tuple[Record, bool]:
         """Returns the record, and whether the job is new. The same key again returns the first job."""
-        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         digest = hashlib.sha256(json.encode(request, order="deterministic")).hexdigest()
         return self.submit_whole(SubmitJob(request=_request(request), queue=request.queue), key, digest)
 
     def submit_whole(self, submission: SubmitJob, key: str | None, digest: str = "") -> tuple[Record, bool]:
         """The same for a request with all options of the command line."""
-        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         digest = digest or hashlib.sha256(json.encode(submission, order="deterministic")).hexdigest()
         needs_workers = bool(
@@ -156,7 +154,6 @@ class Changer:
         """Submits the command of an earlier job again. Returns as `submit`."""
         from joblens.app.runs.job_rerun import prepare_rerun
 
-        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         record = get_job(self._store, self._caller, ident)
         digest = hashlib.sha256(json.encode((record.job.uuid, changes), order="deterministic")).hexdigest()
@@ -198,7 +195,6 @@ class Changer:
         from joblens.app.runs.specs import hide_secrets
         from joblens.app.workflows.loader import load_document
 
-        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         if not os.path.isdir(body.cwd) or not os.path.isabs(body.cwd):
             raise InputError(
@@ -218,7 +214,6 @@ class Changer:
         from joblens.app.driving.requests import refuse_finished, resume_request
         from joblens.app.runs.control import refuse_command
 
-        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         run = find_run(self._store, self._caller, ident)
         refuse_command(run, self._store)
@@ -237,7 +232,6 @@ class Changer:
         """Starts a new run that repeats part of an earlier one."""
         from joblens.app.driving.requests import RerunPart, rerun_request
 
-        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         if body.failed and body.only:
             raise InputError("give failed or only, not both", hint="without both, all jobs run again")
@@ -319,13 +313,13 @@ class Changer:
 
     def _cancel(self, records: Sequence[Record]) -> int:
         """Returns how many had not ended."""
-        from joblens.app.queue.submission import cancel_all_queued
+        from joblens.app.queue.submission import cancel_queued
 
         unfinished = [each for each in records if not each.status.is_final]
         queued = [each for each in unfinished if each.job.queue]
         for by in {each.job.user or current_user() for each in queued}:
             own = [each for each in queued if (each.job.user or current_user()) == by]
-            cancel_all_queued(own, self._store, self._settings, self._config, by=by)
+            cancel_queued(own, self._store, self._settings, self._config, by=by)
         for record in unfinished:
             if not record.job.queue:
                 request_cancel(record, self._store, self._settings, self._caller.audit_name)
@@ -356,7 +350,8 @@ class Changer:
     # ---- submission
 
     def _check_may_run(self) -> None:
-        """Jobs run as the server's user: a caller who may only see other jobs would lose sight of them."""
+        """Raises AccessDenied. Jobs run as the server's user, and the caller must be able to see them."""
+        self._caller.require(Role.OPERATOR)
         if self._caller.scope is Scope.OWN and self._caller.user != current_user():
             raise AccessDenied(
                 f"jobs run as {current_user()} here; "

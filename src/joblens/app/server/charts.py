@@ -83,8 +83,8 @@ class OneJobAdvice(Struct, frozen=True, kw_only=True):
 def get_charts(
     store: QueueStore, caller: Principal, ident: str, begin_us: int | None, end_us: int | None, points: int
 ) -> JobCharts:
-    """All curves of a job in one answer. With `begin_us`, only points from there: for zooming, and for what
-    is new of a running job."""
+    """All curves of a job in one answer. With `begin_us`, only points from there: for zooming, and for
+    updates of a running job."""
     record = get_job(store, caller, ident)
     uuid, attempt, outcome = record.job.uuid, record.attempt, record.outcome
     details = store.details(uuid)

@@ -16,13 +16,13 @@ from joblens.analysis.comparing.many import (
     number_row,
 )
 from joblens.analysis.runs.status import driven_s, run_label
+from joblens.app.jobs.queries import provenance_of
 from joblens.app.server.access import Principal
 from joblens.app.server.charts import earlier_run
 from joblens.app.server.jobs import get_job
 from joblens.app.server.runs import find_run
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery
-from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.run import JobResult, Run, RunStatus
 from joblens.ports.store import QueueStore
@@ -101,8 +101,7 @@ def _compare_jobs(store: QueueStore, caller: Principal, records: list[Record], p
 
 
 def _view(store: QueueStore, record: Record) -> JobView:
-    digest = "" if record.attempt is None else record.attempt.provenance
-    provenance: Provenance | None = store.provenance(digest) if digest else None
+    provenance = provenance_of(store, record)
     return JobView(record=record, provenance=provenance, details=store.details(record.job.uuid))
 
 

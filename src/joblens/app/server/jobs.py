@@ -10,17 +10,18 @@ from msgspec.structs import replace
 from joblens.analysis.numbers.downsampling import Series
 from joblens.analysis.numbers.rates import mean_cpu_percent, unreclaimable_bytes
 from joblens.analysis.sizing.rightsizing import GroupAdvice
-from joblens.app.jobs.queries import find
+from joblens.app.jobs.queries import find, provenance_of
+from joblens.app.jobs.requests import instant_of
 from joblens.app.jobs.series import DEFAULT_FIELDS, series
 from joblens.app.server.access import Principal
 from joblens.app.server.runs import find_run
+from joblens.app.wiring.agent_context import find_or_none
 from joblens.model.access import Scope
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, Statistics
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Finding, Job, Record, Status, is_of_workflow
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.units import parse_instant
 from joblens.ports.store import QueueStore
 
 _TEXT = r"^[^\x00-\x1f\x7f]*$"
@@ -180,18 +181,11 @@ def job_query(store: QueueStore, caller: Principal, filters: JobFilter) -> Histo
         external_id=filters.id,
         findings=filters.finding,
         run_uuid=None if filters.run is None else find_run(store, caller, filters.run).uuid,
-        since_us=_instant("since", filters.since, now_us),
-        until_us=_instant("until", filters.until, now_us),
+        since_us=instant_of("parameter 'since'", filters.since, now_us),
+        until_us=instant_of("parameter 'until'", filters.until, now_us),
         without_tag="" if filters.bench or BENCH_TAG in filters.tag else BENCH_TAG,
     )
     return caller.visible(query)
-
-
-def _instant(name: str, text: str | None, now_us: int) -> int | None:
-    try:
-        return None if text is None else parse_instant(text, now_us)
-    except InputError as error:
-        raise InputError(f"parameter '{name}': {error}", hint=error.hint) from error
 
 
 def list_jobs(store: QueueStore, caller: Principal, listing: JobList) -> JobPage:
@@ -224,7 +218,7 @@ def summaries_of(store: QueueStore, records: Sequence[Record]) -> tuple[JobSumma
 
 
 def use_so_far(store: QueueStore, uuids: Sequence[str]) -> dict[str, UseSoFar]:
-    """Returns what running jobs used, by uuid, without those that have no samples."""
+    """Returns the usage of running jobs with samples, by uuid."""
     found = store.tails(dict.fromkeys(uuids, -1), 1) if uuids else {}
     return {uuid: _use_of(taken[-1][1]) for uuid, taken in found.items() if taken}
 
@@ -317,18 +311,10 @@ def get_attempts(store: QueueStore, caller: Principal, ident: str, part: PartLis
         return Attempts(items=(record,)[part.after :])
     uuids = [each.job_uuid for each in store.run_results(link.run_uuid) if each.index == link.index]
     end = part.after + part.limit
-    found = (_find(store, uuid) for uuid in uuids[part.after : end])
+    found = (find_or_none(store, uuid) for uuid in uuids[part.after : end])
     return Attempts(
         items=tuple(each for each in found if each is not None), next=end if end < len(uuids) else None
     )
-
-
-def _find(store: QueueStore, uuid: str) -> Record | None:
-    """None: it was deleted."""
-    try:
-        return store.find(uuid)
-    except UnknownJob:
-        return None
 
 
 def get_samples(store: QueueStore, caller: Principal, ident: str, after: int, limit: int) -> SamplePage:
@@ -383,8 +369,7 @@ def list_findings(store: QueueStore, caller: Principal, query: JobList) -> Findi
 def get_provenance(store: QueueStore, caller: Principal, ident: str) -> Provenance:
     """Raises UnknownJob for a job without one."""
     record = get_job(store, caller, ident)
-    digest = "" if record.attempt is None else record.attempt.provenance
-    found = store.provenance(digest) if digest else None
+    found = provenance_of(store, record)
     if found is None:
         raise UnknownJob(
             f"job {record.number} has no provenance", hint="it never started, or provenance.enabled was false"
@@ -426,18 +411,15 @@ def get_advice(store: QueueStore, caller: Principal, question: AdviceQuery) -> J
 
 def get_snapshot(store: QueueStore, caller: Principal, ident: str) -> dict[str, Any]:
     """Returns the progress of a recipe's job, from its folder. Raises InputError for another job."""
+    from joblens.app.recipes.job_directory import job_dir_of, plan_of_record
     from joblens.app.recipes.snapshots import LiveSnapshot
-    from joblens.data.base.job_folder import read_plan
 
     record = get_job(store, caller, ident)
-    folder = record.job.params.get("job_dir")
-    plan = read_plan(folder) if record.job.tool == "recipe" and isinstance(folder, str) else None
-    # The folder is text of the job: it must be the folder of this job.
-    if plan is None or plan.job_id != record.job.external_id:
+    folder = job_dir_of(record)
+    if folder is None or plan_of_record(record) is None:
         raise InputError(
             f"job {record.number} ran no recipe, or its directory is not on this machine",
             hint="joblens snapshot JOB_DIR",
         )
-    assert isinstance(folder, str)
     live = LiveSnapshot(folder)
     return live.json_dict(live.refresh())

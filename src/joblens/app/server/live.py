@@ -91,7 +91,7 @@ class _Followed:
         self.record = record
         self.shown = _live_job(record)
         self.changed = turn
-        self.asked = 0  # the last turn in which its samples were requested before there were any
+        self.requested_turn = 0  # the last turn in which its samples were requested before there were any
         self.last_index = -1
         self.last: Sample | None = None
         self.points: deque[tuple[int, float | None, int | None]] = deque(maxlen=_POINTS)
@@ -193,9 +193,9 @@ class LiveJobs:
         started = [each for each in self._jobs.values() if each.record.status is Status.RUNNING]
         new = [each for each in started if each.last_index < 0]
         known = [each for each in started if each.last_index >= 0]
-        new.sort(key=lambda each: each.asked)  # those without a sample must not keep others waiting
+        new.sort(key=lambda each: each.requested_turn)  # those without a sample must not keep others waiting
         for each in new[:_MOST_NEW]:
-            each.asked = turn
+            each.requested_turn = turn
         first, second = new[:_WITH_HISTORY], new[_WITH_HISTORY:_MOST_NEW]
         for followed, most in ((known, 10), (first, _POINTS), (second, 2)):
             after = {each.record.job.uuid: each.last_index for each in followed}

@@ -46,7 +46,7 @@ class LogMatches(Struct, frozen=True, kw_only=True):
 def search_log(
     store: QueueStore, caller: Principal, ident: str, stream: str, query: SearchQuery
 ) -> LogMatches:
-    """Positions count what the job printed."""
+    """Returns positions of matches, in bytes that the job printed."""
     ignores_case, limit, start = query.ignore_case, query.limit, query.start
     record = get_job(store, caller, ident)
     log_path(record, stream)

@@ -60,7 +60,7 @@ def get_tools(page: NamePage) -> Tools:
 
 
 def get_workers(store: QueueStore, caller: Principal, settings: Settings, page: NamePage) -> Workers:
-    """Queues count jobs of all users, so only those who may see all get them."""
+    """Returns workers, and queues for callers that see all jobs: queues count jobs of all users."""
     workers = [each for each in living_workers(settings, store) if caller.may_see_user(each.user)]
     items, following = _page(workers, page)
     backlog = store.backlog() if caller.scope is Scope.ALL else ()
@@ -69,9 +69,9 @@ def get_workers(store: QueueStore, caller: Principal, settings: Settings, page: 
 
 def _page(found: Iterable[N], page: NamePage) -> tuple[tuple[N, ...], str | None]:
     """By name, so that those that come and go meanwhile move no other."""
-    behind = sorted((each for each in found if each.name > page.after), key=lambda each: each.name)
-    items = tuple(behind[: page.limit])
-    return items, items[-1].name if len(behind) > page.limit else None
+    following = sorted((each for each in found if each.name > page.after), key=lambda each: each.name)
+    items = tuple(following[: page.limit])
+    return items, items[-1].name if len(following) > page.limit else None
 
 
 def get_health(store: QueueStore) -> Health:

@@ -1,13 +1,11 @@
-"""Machines and workers: capacity, use, jobs, their last heartbeat, and what was measured there."""
+"""Machines and workers: capacity, use, jobs, their last heartbeat, and the measurements there."""
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert, structs
 
-from joblens.app.server.access import Principal
+from joblens.app.server.access import Principal, TimedCache
 from joblens.app.server.jobs import Word
 from joblens.app.server.live import LiveJobs, Machine
 from joblens.model.delivery import WorkerInfo
@@ -20,7 +18,6 @@ from joblens.ports.store import QueueStore
 
 _WEEK_US = 7 * 86_400_000_000
 _AGE_S = 60.0
-_MOST_USERS = 100
 _HOSTS = """SELECT host, count(*) AS jobs, max(began_at_us) AS last_us FROM jobs
 WHERE began_at_us >= {since} AND host <> '' GROUP BY host"""
 
@@ -101,22 +98,16 @@ class HostHistory:
     """Machines of the last week's jobs, from one query that is repeated once per minute. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[str | None, tuple[float, dict[str, HostJobs]]] = {}
+        self._answers: TimedCache[str | None, dict[str, HostJobs]] = TimedCache(_AGE_S)
 
     def read(self, store: QueueStore, caller: Principal) -> dict[str, HostJobs]:
-        user = caller.only_user
-        with self._lock:
-            found = self._kept.get(user)
-            if found is not None and time.monotonic() - found[0] < _AGE_S:
-                return found[1]
-            text = _HOSTS.format(since=store.now_us() - _WEEK_US)
-            rows = store.sql(text, SqlLimits(seconds=20.0, is_trusted=True), only_user=user).rows
-            hosts = {str(host): HostJobs(int(jobs), int(last_us)) for host, jobs, last_us in rows}
-            if len(self._kept) >= _MOST_USERS:
-                self._kept.clear()
-            self._kept[user] = (time.monotonic(), hosts)
-            return hosts
+        return self._answers.get(caller.only_user, lambda: _host_jobs(store, caller.only_user))
+
+
+def _host_jobs(store: QueueStore, user: str | None) -> dict[str, HostJobs]:
+    text = _HOSTS.format(since=store.now_us() - _WEEK_US)
+    rows = store.sql(text, SqlLimits(seconds=20.0, is_trusted=True), only_user=user).rows
+    return {str(host): HostJobs(int(jobs), int(last_us)) for host, jobs, last_us in rows}
 
 
 def list_nodes(
@@ -152,7 +143,7 @@ def nodes_of(
     now_us: int,
     lease_s: float,
 ) -> list[Node]:
-    """Joins what is known of each machine. The first of `machines` is the server's."""
+    """Joins the facts about each machine. The first of `machines` is the server's."""
     live = {each.host: each for each in machines}
     here = machines[0].host if machines else ""
     by_host: dict[str, list[WorkerInfo]] = {}
@@ -199,21 +190,8 @@ def _node(
 
 
 def _worker(worker: WorkerInfo, now_us: int, lease_s: float) -> NodeWorker:
-    return NodeWorker(
-        name=worker.name,
-        user=worker.user,
-        queues=worker.queues,
-        labels=worker.labels,
-        concurrency=worker.concurrency,
-        running=worker.running,
-        cpus=worker.cpus,
-        memory_bytes=worker.memory_bytes,
-        gpus=worker.gpus,
-        version=worker.version,
-        started_at_us=worker.started_at_us,
-        seen_at_us=worker.seen_at_us,
-        is_silent=now_us - worker.seen_at_us > lease_s * 1e6,
-    )
+    is_silent = now_us - worker.seen_at_us > lease_s * 1e6
+    return convert({**structs.asdict(worker), "is_silent": is_silent}, NodeWorker)
 
 
 def get_measurements(store: QueueStore, caller: Principal, host: str) -> NodeMeasurements:

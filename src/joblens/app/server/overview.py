@@ -1,14 +1,12 @@
 """The Overview beside running jobs: failures with their reasons, totals of days, queues and workers."""
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
-from joblens.app.server.access import Principal
+from joblens.app.server.access import Principal, TimedCache
 from joblens.app.server.jobs import run_of
 from joblens.model.access import Scope
 from joblens.model.delivery import Backlog
@@ -25,7 +23,7 @@ _FAILURES_US = 7 * 86_400_000_000
 _DAY_US = 86_400_000_000
 _DAYS = 8  # today and the week before it
 _DAYS_AGE_S = 30.0
-_MOST_ASKED = 1000  # jobs in one query
+_BATCH = 1000  # jobs in one query
 # An attempt that was retried: the last attempt says whether the job failed.
 _WAS_RETRIED = """run_index >= 0 AND EXISTS (SELECT 1 FROM jobs AS later
 WHERE later.run_uuid = jobs.run_uuid AND later.run_index = jobs.run_index
@@ -38,7 +36,6 @@ count(*) AS jobs, sum(cpu_s) AS cpu_s, sum(duration_s) AS duration_s
 FROM jobs
 WHERE began_at_us >= {first} AND began_at_us <= {now} AND (began_at_us - {first}) % {day} <= {passed}
 AND NOT EXISTS (SELECT 1 FROM tags WHERE job_number = number AND tag = '{tag}') GROUP BY 1, 2"""
-_MOST_USERS = 100  # whose totals are kept
 
 
 class OverviewQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,19 +89,11 @@ def get_overview(
     store: QueueStore, caller: Principal, days: "DayCounts", midnight_us: int | None
 ) -> Overview:
     now_us = store.now_us()
-    workers = store.workers()
     return Overview(
         failures=tuple(map(failure_of, _failed(store, caller, now_us - _FAILURES_US))),
         workers=tuple(
-            WorkerSummary(
-                name=each.name,
-                host=each.host,
-                running=each.running,
-                concurrency=each.concurrency,
-                queues=each.queues,
-                seen_at_us=each.seen_at_us,
-            )
-            for each in workers
+            convert(each, WorkerSummary, from_attributes=True)
+            for each in store.workers()
             if caller.may_see_user(each.user)
         ),
         backlog=tuple(store.backlog()) if caller.scope is Scope.ALL else (),
@@ -140,10 +129,10 @@ def retried_of(store: QueueStore, records: Sequence[Record]) -> set[int]:
         if record.status in FAILURES and record.job.run is not None and record.job.run.index >= 0
     ]
     found: set[int] = set()
-    for first in range(0, len(numbers), _MOST_ASKED):
-        listed = ", ".join(numbers[first : first + _MOST_ASKED])
+    for first in range(0, len(numbers), _BATCH):
+        listed = ", ".join(numbers[first : first + _BATCH])
         text = f"SELECT number FROM jobs WHERE number IN ({listed}) AND {_WAS_RETRIED}"  # noqa: S608 - numbers
-        limits = SqlLimits(rows=_MOST_ASKED, seconds=20.0, is_trusted=True)
+        limits = SqlLimits(rows=_BATCH, seconds=20.0, is_trusted=True)
         found |= {int(number) for (number,) in store.sql(text, limits).rows}
     return found
 
@@ -178,21 +167,11 @@ class DayCounts:
     """Totals of days, from one query that is repeated at most twice per minute. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[tuple[str | None, int], tuple[float, Days]] = {}
+        self._answers: TimedCache[tuple[str | None, int], Days] = TimedCache(_DAYS_AGE_S)
 
     def answer(self, store: QueueStore, caller: Principal, midnight_us: int) -> Days:
         user = caller.only_user
-        key = (user, midnight_us)
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None and time.monotonic() - found[0] < _DAYS_AGE_S:
-                return found[1]
-            days = _days(store, user, midnight_us)
-            if len(self._kept) >= _MOST_USERS:
-                self._kept.clear()
-            self._kept[key] = (time.monotonic(), days)
-            return days
+        return self._answers.get((user, midnight_us), lambda: _days(store, user, midnight_us))
 
 
 def _days(store: QueueStore, user: str | None, midnight_us: int) -> Days:

@@ -1,5 +1,5 @@
-"""Answers to the questions that commands ask a server in place of a store (`model.questions`). A caller who
-may only see own jobs gets the answers of a store that has no others."""
+"""Answers to the questions that commands ask a server in place of a store (`model.questions`). A caller
+that may only see own jobs gets the answers of a store that has no others."""
 
 from collections.abc import Iterable, Sequence
 
@@ -71,7 +71,7 @@ class Answering:
         ]
         return q.RunningAnswer(tuple(items))
 
-    def cancel_requests(self, _asked: q.Nothing) -> q.CancelRequests:
+    def cancel_requests(self, _question: q.Nothing) -> q.CancelRequests:
         found = self._store.cancel_requests()
         visible = self._visible(found)
         return q.CancelRequests(tuple(each for uuid, each in found.items() if uuid in visible))
@@ -118,7 +118,7 @@ class Answering:
 
     # ---- runs
 
-    def workflows(self, _asked: q.Nothing) -> q.WorkflowList:
+    def workflows(self, _question: q.Nothing) -> q.WorkflowList:
         found = self._store.workflows()
         return q.WorkflowList(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
@@ -162,7 +162,7 @@ class Answering:
         found = self._store.workers(host=question.host)
         return q.WorkerList(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
-    def backlog(self, _asked: q.Nothing) -> q.BacklogList:
+    def backlog(self, _question: q.Nothing) -> q.BacklogList:
         """A queue counts jobs of all users."""
         return q.BacklogList(tuple(self._store.backlog()) if self._sees_all else ())
 
@@ -172,7 +172,7 @@ class Answering:
     def former_workers(self, question: q.ManyJobs) -> q.FormerWorkers:
         return q.FormerWorkers(self._store.former_workers(self._only_visible(question.uuids)))
 
-    def now(self, _asked: q.Nothing) -> q.Clock:
+    def now(self, _question: q.Nothing) -> q.Clock:
         return q.Clock(self._store.now_us())
 
     def sql(self, question: q.SqlQuery) -> SqlAnswer:

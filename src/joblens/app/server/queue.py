@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert, structs
 
 from joblens.app.queue.notifiers import living_workers
 from joblens.app.server.access import Principal
@@ -40,7 +40,7 @@ class QueueStanding(Struct, frozen=True, kw_only=True):
 
 
 class Queues(Struct, frozen=True, kw_only=True):
-    """`is_complete` is False for callers who see only their own jobs: then totals are not shown."""
+    """`is_complete` is False for callers that see only their own jobs: then totals are not shown."""
 
     items: tuple[QueueStanding, ...]
     is_complete: bool
@@ -131,18 +131,15 @@ def list_waiting(store: QueueStore, caller: Principal, settings: Settings, query
 
 def _waiting(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> WaitingJob:
     queue, label = queue_and_label(ticket.queue)
-    return WaitingJob(
-        number=ticket.number,
-        uuid=ticket.uuid,
-        name=ticket.name,
-        user=ticket.user,
-        queue=queue,
-        label=label,
-        since_us=ticket.waiting_since_us,
-        position=ticket.position,
-        after="" if ticket.is_ready else ticket.after,
-        reason=reason_of(ticket, workers),
-    )
+    facts = {
+        **structs.asdict(ticket),
+        "queue": queue,
+        "label": label,
+        "since_us": ticket.waiting_since_us,
+        "after": "" if ticket.is_ready else ticket.after,
+        "reason": reason_of(ticket, workers),
+    }
+    return convert(facts, WaitingJob)
 
 
 def list_leases(store: QueueStore, caller: Principal, query: TicketPage) -> Leases:
@@ -154,18 +151,14 @@ def list_leases(store: QueueStore, caller: Principal, query: TicketPage) -> Leas
 
 def _lease(ticket: TicketStanding, hosts: dict[str, str], now_us: int) -> Lease:
     queue, label = queue_and_label(ticket.queue)
-    return Lease(
-        number=ticket.number,
-        uuid=ticket.uuid,
-        name=ticket.name,
-        user=ticket.user,
-        queue=queue,
-        label=label,
-        worker=ticket.worker,
-        host=hosts.get(ticket.worker, ""),
-        left_us=(ticket.lease_until_us or 0) - now_us,
-        deliveries=ticket.deliveries,
-    )
+    facts = {
+        **structs.asdict(ticket),
+        "queue": queue,
+        "label": label,
+        "host": hosts.get(ticket.worker, ""),
+        "left_us": (ticket.lease_until_us or 0) - now_us,
+    }
+    return convert(facts, Lease)
 
 
 def workers_of(route: str, workers: Sequence[WorkerInfo], user: str | None = None) -> RouteWorkers:

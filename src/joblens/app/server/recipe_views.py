@@ -1,6 +1,6 @@
 """A recipe's job as its page shows it: operators by partition, rows, rejects with examples, checkpoints.
 
-The event log is read once for all clients; each request reads only what was written since."""
+The event log is read once for all clients; each request reads only events since."""
 
 import threading
 from collections import OrderedDict
@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from joblens.analysis.recipes.columns import BROKEN, DONE, RUNNING, SAVED, UNSEEN
 from joblens.analysis.recipes.snapshot_json import OperationTable
+from joblens.app.recipes.job_directory import job_dir_of, plan_of_record
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.app.server.access import Principal
 from joblens.app.server.jobs import get_job
-from joblens.data.base.job_folder import JobFolder, read_plan
+from joblens.data.base.job_folder import JobFolder
 from joblens.data.files.rejects import RejectExample, examples_for, read_rejects
-from joblens.model.errors import InputError, JoblensError
+from joblens.model.errors import InputError
 from joblens.model.jobs.details import OperatorTable, RejectReason
 from joblens.model.jobs.job import Record
 from joblens.model.recipes.recipe import RecipePlan
@@ -28,7 +29,6 @@ _MOST_FAILED = 50  # partitions whose errors are listed
 _REJECT_BYTES = 4 << 20
 _EXAMPLES = 3
 _MOST_KNOWN = 16  # jobs whose logs are open
-_TOOL = "recipe"
 _LOUDEST = (BROKEN, RUNNING, UNSEEN, DONE, SAVED)
 _SIGNS = {UNSEEN: ".", RUNNING: "r", DONE: "d", SAVED: "s", BROKEN: "f"}
 
@@ -119,10 +119,10 @@ class RecipeViews:
     def get_page(self, store: QueueStore, caller: Principal, ident: str) -> RecipePage:
         """Raises InputError for a job that ran no recipe."""
         record = get_job(store, caller, ident)
-        folder = record.job.params.get("job_dir")
-        if record.job.tool != _TOOL or not isinstance(folder, str):
+        folder = job_dir_of(record)
+        if folder is None:
             raise InputError(f"job {record.number} ran no recipe", hint="open the page of the job")
-        plan = _plan_of(record, folder)
+        plan = plan_of_record(record)
         if plan is None:
             return _from_record(store, record, folder)
         lock, live = self._live(record.job.uuid, folder)
@@ -138,15 +138,6 @@ class RecipeViews:
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
             return known
-
-
-def _plan_of(record: Record, folder: str) -> RecipePlan | None:
-    """The folder is text of the job: it must be the folder of this job."""
-    try:
-        plan = read_plan(folder)
-    except (JoblensError, OSError):
-        return None
-    return plan if plan is not None and plan.job_id == record.job.external_id else None
 
 
 def _page(record: Record, folder: str, plan: RecipePlan, snapshot: JobSnapshot, resume: str) -> RecipePage:

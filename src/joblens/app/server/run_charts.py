@@ -116,8 +116,8 @@ def _timeline_now(
         events = [*reused_events(store, reused), *events]
         results = [*reused.results, *results]
     records = _records(store, run, len(results))
-    asked_for: dict[str, Requirements] = {each.job.uuid: each.job.requirements for each in records}
-    facts = AttemptFacts(asked=asked_for, not_before_us=ends_of_pauses(plan, results, events))
+    requirements: dict[str, Requirements] = {each.job.uuid: each.job.requirements for each in records}
+    facts = AttemptFacts(asked=requirements, not_before_us=ends_of_pauses(plan, results, events))
     gantt = gantt_of(_plot_jobs(plan), results, events, now_us, facts)
     if gantt is None:
         return now_us, None

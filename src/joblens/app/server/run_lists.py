@@ -149,7 +149,7 @@ def _line_of(row: RunRow, workflow: Workflow) -> RunLine:
 
 
 def get_workflow_advice(store: QueueStore, caller: Principal, ident: str) -> WorkflowAdvice:
-    """Returns what `joblens rightsize --diff` says, about the file as it was in the newest run: the server
+    """Returns the advice of `joblens rightsize --diff` for the file as it was in the newest run: the server
     reads no file of others."""
     from joblens.app.reports.rightsize_files import edited, recorded_spec
     from joblens.app.reports.rightsizing import size_workflow

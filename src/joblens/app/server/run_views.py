@@ -278,19 +278,9 @@ def reason_of(record: Record) -> str:
 
 
 def _columns(rows: Sequence[JobRow]) -> RunRowColumns:
-    return RunRowColumns(
-        index=[row.index for row in rows],
-        name=[row.name for row in rows],
-        state=[row.state for row in rows],
-        group=[row.group for row in rows],
-        number=[row.number for row in rows],
-        attempts=[row.attempts for row in rows],
-        began_us=[row.began_us for row in rows],
-        duration_s=[row.duration_s for row in rows],
-        cpu_s=[row.cpu_s for row in rows],
-        memory_bytes=[row.memory_bytes for row in rows],
-        why={row.index: row.why for row in rows if row.why},
-    )
+    names = [name for name in RunRowColumns.__struct_fields__ if name != "why"]
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    return RunRowColumns(**columns, why={row.index: row.why for row in rows if row.why})
 
 
 class Computed(Generic[T]):
@@ -298,17 +288,17 @@ class Computed(Generic[T]):
 
     def __init__(self, run: Run, value: T, began_s: float) -> None:
         self.value = value
-        self._seen = _seen(run)
+        self._version = _version(run)
         self._at_s = time.monotonic()
         self._cost_s = self._at_s - began_s
 
     def holds_for(self, run: Run) -> bool:
         is_driven = run.status in (RunStatus.CREATED, RunStatus.RUNNING)
         age_s = max(_AGE_S, _SHARE * self._cost_s) if is_driven else _AGE_OF_ENDED_S
-        return self._seen == _seen(run) and time.monotonic() - self._at_s < age_s
+        return self._version == _version(run) and time.monotonic() - self._at_s < age_s
 
 
-def _seen(run: Run) -> tuple[object, ...]:
+def _version(run: Run) -> tuple[object, ...]:
     return (run.status, run.ended_at_us, run.jobs)
 
 

@@ -90,10 +90,6 @@ def _short(row: RunRow) -> RunRow:
     return replace(row, run=replace(row.run, spec_text="", tables={}))
 
 
-def get_run(store: QueueStore, caller: Principal, ident: str) -> Run:
-    return find_run(store, caller, ident)
-
-
 def list_run_jobs(store: QueueStore, caller: Principal, ident: str, page: PageQuery) -> RunJobs:
     """Returns every job of the plan with its last attempt. `after`: how many to skip."""
     rows = result_rows(store, find_run(store, caller, ident))

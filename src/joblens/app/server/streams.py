@@ -1,5 +1,5 @@
-"""Sources of event streams: samples of a job, events of a run, output of a job. Each is read by position, so
-that a reader who comes back continues exactly behind the last event it got.
+"""Sources of event streams: samples of a job, events of a run, output of a job. Each is read by position,
+so that a reader that reconnects continues exactly behind its last event.
 
 Positions of a job start again with each attempt. A source says which attempt it has read; whether that is
 another one than before is for the readers to notice."""

@@ -63,7 +63,7 @@ def write_missing_lines(store: Store, settings: Settings, spool: str, host: Host
         if not is_alone:
             return
         for path, uuids in pending_ends(spool, host).items():
-            records = [_find(store, uuid) for uuid in uuids]
+            records = [find_or_none(store, uuid) for uuid in uuids]
             ended = [one for one in records if one is not None and one.status.is_final]
             if settings.sinks.history.enabled:
                 _add(ended, settings, warn)
@@ -73,8 +73,8 @@ def write_missing_lines(store: Store, settings: Settings, spool: str, host: Host
             forget_ends(path, host)
 
 
-def _find(store: Store, uuid: str) -> Record | None:
-    """Returns None if it was deleted meanwhile, or its end never reached the store."""
+def find_or_none(store: Store, uuid: str) -> Record | None:
+    """Returns None if it was deleted, or never reached the store."""
     try:
         return store.find(uuid)
     except UnknownJob:
@@ -161,7 +161,8 @@ def _check_descriptors() -> None:
 def open_context(
     settings: Settings,
     job_rlimits: tuple[tuple[int, int, int], ...] = (),
-    warn: Callable[[str], None] | None = None,
+    *,
+    warn: Warn | None = None,
     around: Callable[[Store], Store] = lambda store: store,
     write_filter: WriteFilter | None = None,
     store: Store | None = None,
@@ -180,11 +181,16 @@ def open_context(
         # Needed only for a job whose joblens is killed.
         warn(f"launchers cannot write outcomes: {spool}: {error.strerror}")
     owner = this_process(host)
-    closes_store = store is None
-    store = around(store or open_store(settings, warn))
-    write_missing_lines(store, settings, spool, host, warn)
-    sinks, pending = open_sinks(settings, warn), PendingEnds(spool, owner)
-    recorder = Recorder(store, sinks, warn, pending, write_filter, closes_store=closes_store)
+    opened = store or open_store(settings, warn)
+    wrapped = around(opened)
+    try:
+        write_missing_lines(wrapped, settings, spool, host, warn)
+        sinks, pending = open_sinks(settings, warn), PendingEnds(spool, owner)
+    except BaseException:
+        if store is None:
+            opened.close()
+        raise
+    recorder = Recorder(wrapped, sinks, warn, pending, write_filter, closes_store=store is None)
     return AgentContext(
         recorder=recorder,
         sampler=Sampler(clock, warn),

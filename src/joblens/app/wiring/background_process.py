@@ -221,8 +221,8 @@ _WAKING = (signal.SIGUSR1, signal.SIGUSR2)
 class Installation:
     """The files of joblens that this process was started from."""
 
-    def __init__(self, path: str | None = None) -> None:
-        self._path = path or joblens.__file__ or ""
+    def __init__(self) -> None:
+        self._path = joblens.__file__ or ""
         self._first = _identity(self._path)
 
     @property
@@ -242,11 +242,9 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def restart(
-    module: str, env: Mapping[str, str], *, was_asked_to_end: Callable[[], bool] = lambda: False
-) -> None:
+def restart(module: str, env: Mapping[str, str], *, is_stopping: Callable[[], bool] = lambda: False) -> None:
     """Executes this process's command line again, once the new version's `module` can be imported. `env`:
-    added to the environment. `was_asked_to_end`: a signal came since this process decided to restart. The
+    added to the environment. `is_stopping`: a signal came since this process decided to restart. The
     restarted process gets that signal, and later ones. Raises SupervisorError."""
     received: list[int] = []
     signal.set_wakeup_fd(-1)  # the loop may be closed
@@ -257,10 +255,10 @@ def restart(
         signal.signal(number, signal.SIG_IGN)
     if callable(signal.getsignal(signal.SIGHUP)):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    wait_until_importable(module, is_ending=lambda: bool(received) or was_asked_to_end())
+    wait_until_importable(module, is_ending=lambda: bool(received) or is_stopping())
     arguments = [argument for argument in sys.orig_argv[1:] if argument != "--detach"]
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    if received or was_asked_to_end():
+    if received or is_stopping():
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # pending until the new handlers exist
     try:
         os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **env})

@@ -161,8 +161,8 @@ def store_exists(settings: Settings) -> bool:
 
 
 def is_own_store(settings: Settings) -> bool:
-    """Returns whether this user wrote it, or it does not exist yet. In a database everyone who may write
-    is trusted: they can run jobs too."""
+    """Returns whether this user wrote it, or it does not exist yet. In a database all writers are trusted:
+    they can run jobs too."""
     if is_postgres(settings.store.url or ""):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Journals of a store, for those who handle tickets."""
+"""Journals of a store, for code that handles tickets."""
 
 from contextlib import suppress
 

@@ -103,7 +103,7 @@ def _without_requirements(plan: Plan) -> list[str]:
 
 
 def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
-    """Uses the capacity of a run, so that `run` refuses exactly what is warned of here."""
+    """Uses the capacity of a run, so that `run` refuses exactly the jobs with warnings."""
     warnings = []
     names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > offer.cpus]
     if names:
@@ -119,10 +119,10 @@ def _missing_inputs(plan: Plan) -> list[str]:
     read = {index for job in plan.jobs for index in job.input_files if plan.files[index].producer < 0}
     missing = [plan.files[index].path for index in sorted(read) if not os.path.exists(plan.files[index].path)]
     lines = [f"these input files do not exist, and no job creates them: {_named(missing)}"] if missing else []
-    unmade = {
+    unproduced = {
         index for job in plan.jobs for index in job.input_datasets if not plan.datasets[index].producers
     }
-    absent = [path for index in sorted(unmade) if not os.path.exists(path := plan.datasets[index].path)]
+    absent = [path for index in sorted(unproduced) if not os.path.exists(path := plan.datasets[index].path)]
     if absent:
         lines.append(f"these datasets do not exist, and no job creates them: {_named(absent)}")
     return lines

@@ -64,7 +64,7 @@ def command(
         requirements=Requirements(timeout_s=seconds_of("--timeout", timeout)),
     )
     shows = not quiet and os.isatty(2)
-    color = shows and not session.options.no_color and not os.environ.get("NO_COLOR")
+    color = shows and session.error_color
 
     def make_display(shown: str) -> "LiveLine":
         from joblens.cli.ui.live_line import LiveLine

@@ -64,10 +64,10 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
         run = unfinished_run(store, idents[0], store.find_run(idents[0]), session.note)
         return [job_of_run(store, run, name) for name in names]
     found = [find_any(store, ident, session.note, is_to_change=True) for ident in idents]
-    return [_chosen(session, ident, one) for ident, one in zip(idents, found, strict=True)]
+    return [_job_or_run(session, ident, one) for ident, one in zip(idents, found, strict=True)]
 
 
-def _chosen(session: Session, ident: str, one: "Found") -> "Found":
+def _job_or_run(session: Session, ident: str, one: "Found") -> "Found":
     from joblens.app.runs.lookup import unfinished_run
     from joblens.app.runs.state import waiting_job
     from joblens.model.jobs.job import Record
@@ -93,23 +93,15 @@ def _refuse_others(found: "list[Found]") -> None:
 
 
 def _is_over(one: "Found") -> bool:
-    from joblens.app.queue.watch import TaskGroup
+    from joblens.app.queue.watch import has_ended
     from joblens.app.runs.state import RunJob
-    from joblens.model.jobs.job import Record
-    from joblens.model.runs.run import RunStatus
 
-    if isinstance(one, TaskGroup):
-        return one.is_over
-    if isinstance(one, RunJob):
-        return one.state.is_final
-    if isinstance(one, Record):
-        return one.status.is_final
-    return one.status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.STOPPED)
+    return one.state.is_final if isinstance(one, RunJob) else has_ended(one)
 
 
 def _ask(session: Session, one: "Found") -> None:
     from joblens.app.jobs.submission import request_cancel
-    from joblens.app.queue.submission import cancel_all_queued
+    from joblens.app.queue.submission import cancel_queued
     from joblens.app.queue.watch import TaskGroup
     from joblens.app.runs.control import request_job_cancel, request_run_cancel
     from joblens.app.runs.state import RunJob
@@ -121,11 +113,11 @@ def _ask(session: Session, one: "Found") -> None:
         if not one.state.is_final:
             request_job_cancel(one.run, one.index, store, settings, user)
     elif isinstance(one, TaskGroup):
-        cancel_all_queued(one.records, session.queue_store, settings, session.options.config)
+        cancel_queued(one.records, session.queue_store, settings, session.options.config)
     elif not isinstance(one, Record):
         request_run_cancel(one, store, settings, user)
     elif one.job.queue:
-        cancel_all_queued([one], session.queue_store, settings, session.options.config)
+        cancel_queued([one], session.queue_store, settings, session.options.config)
     elif not one.status.is_final:
         request_cancel(one, store, settings, user)
 

@@ -49,21 +49,21 @@ def _options(min_over: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 @click.command("check", cls=GroupedCommand)
 @_options("--min-over")
 @shared_options
-def command(session: Session, /, **chosen: Any) -> None:
+def command(session: Session, /, **values: Any) -> None:
     """Compare what the jobs of a run used with what they requested.
 
     RUN is a workflow's number or name (its newest run), 3.2 for run 2 of workflow 3, or a run's UUID.
     Exit code 3: a job used more than it requested, or hit a limit.
     """
-    _check(session, **chosen)
+    _check(session, **values)
 
 
 @click.command("check-resource-utilization", cls=GroupedCommand)
 @_options("--min-over-utilization")
 @shared_options
-def check_resource_utilization(session: Session, /, **chosen: Any) -> None:
+def check_resource_utilization(session: Session, /, **values: Any) -> None:
     """Compare what the jobs of a run used with what they requested: 'check' with Torc's options."""
-    _check(session, **chosen)
+    _check(session, **values)
 
 
 def _check(

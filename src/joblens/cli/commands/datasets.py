@@ -51,19 +51,6 @@ def list_(session: Session, ident: str, status: str | None) -> None:
 @shared_options
 def show(session: Session, ident: str, name: str) -> None:
     """Show everything about the dataset NAME of RUN."""
-    _show(session, ident, name)
-
-
-@command.command("get")
-@run_argument
-@click.argument("name")
-@shared_options
-def get(session: Session, ident: str, name: str) -> None:
-    """Same as show."""
-    _show(session, ident, name)
-
-
-def _show(session: Session, ident: str, name: str) -> None:
     from joblens.app.runs.datasets import dataset_detail_form, find_dataset
 
     run, datasets = _datasets(session, ident)
@@ -92,9 +79,9 @@ def finalize(session: Session, ident: str, name: str | None, dry_run: bool) -> N
     from joblens.app.runs.datasets import FINALIZED, dataset_form, finalize_by_hand, find_dataset
 
     run, datasets = _datasets(session, ident)
-    chosen = [find_dataset(datasets, name, run)] if name is not None else datasets
+    selected = [find_dataset(datasets, name, run)] if name is not None else datasets
     if dry_run:
-        due = [one for one in chosen if one.is_due]
+        due = [one for one in selected if one.is_due]
         if session.json:
             session.write_json([dataset_form(one) for one in due])
             return
@@ -103,13 +90,13 @@ def finalize(session: Session, ident: str, name: str | None, dry_run: bool) -> N
         if not due:
             session.write("Nothing to finalize.\n")
         return
-    finalized = finalize_by_hand(session.store, run, session.settings, chosen)
+    finalized = finalize_by_hand(session.store, run, session.settings, selected)
     failed = [one for one in finalized if one.error or (name is not None and one.status != FINALIZED)]
     if session.json:
         session.write_json([dataset_form(one) for one in finalized])
     else:
         _write_finalized(
-            session, [one for one in finalized if one.is_due or one.status == FINALIZED], chosen, failed
+            session, [one for one in finalized if one.is_due or one.status == FINALIZED], selected, failed
         )
     if failed:
         raise SystemExit(1)
@@ -118,13 +105,13 @@ def finalize(session: Session, ident: str, name: str | None, dry_run: bool) -> N
 def _write_finalized(
     session: Session,
     finalized: "list[DatasetStanding]",
-    chosen: "list[DatasetStanding]",
+    selected: "list[DatasetStanding]",
     failed: "list[DatasetStanding]",
 ) -> None:
     from joblens.app.runs.datasets import dataset_form
     from joblens.views.runs.workflows import render_datasets
 
-    was_due = {one.name for one in chosen if one.is_due}
+    was_due = {one.name for one in selected if one.is_due}
     rows = [dataset_form(one) for one in finalized if one.name in was_due]
     if rows:
         session.write_lines(render_datasets(rows, width=session.table_width, paint=session.palette))

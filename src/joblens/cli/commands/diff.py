@@ -1,4 +1,4 @@
-"""`joblens diff`: what differs between two runs or two jobs."""
+"""`joblens diff`: differences between two runs or two jobs."""
 
 import click
 

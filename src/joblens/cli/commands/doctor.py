@@ -1,4 +1,4 @@
-"""`joblens doctor`: what can be measured and enforced on this machine."""
+"""`joblens doctor`: measurement and enforcement on this machine."""
 
 from typing import TYPE_CHECKING
 

@@ -76,14 +76,14 @@ def _drawing(
 
 def _format(session: Session, output: str | None) -> str:
     """Returns the requested format, otherwise that of the file's ending, otherwise text."""
-    chosen = click.get_current_context().params.get("global_format")
-    if chosen in ("svg", "mermaid"):
-        return str(chosen)
+    option = click.get_current_context().params.get("global_format")
+    if option in ("svg", "mermaid"):
+        return str(option)
     if output is not None:
         ending = os.path.splitext(output)[1].lower()
         if ending in _ENDINGS:
             return _ENDINGS[ending]
-        if chosen is None:
+        if option is None:
             hint = "use the extension .svg, .mmd, .json or .txt, or give --format"
             raise InputError(f"unknown output format: '{output}'", hint=hint)
     return "json" if session.json else "text"

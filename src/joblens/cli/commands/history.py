@@ -73,9 +73,7 @@ def _answered(session: Session, store: Store, query: HistoryQuery) -> list[Recor
     if session.json:
         _write_json(session, store.records(query))
         return []
-    from joblens.app.jobs.queries import history
-
-    records = history(store, query)
+    records = list(store.records(query))
     if not records:
         usual = "No jobs yet. Run one: joblens run -- CMD"
         if is_narrowed(query):

@@ -37,7 +37,7 @@ _OF_SLURM = ("since", "until", "users", "all_users", "cluster")
     "--cluster", metavar="NAME", help="slurm: jobs of this cluster; with FILE, the cluster that they ran on."
 )
 @shared_options
-def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool, **chosen: Any) -> None:
+def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool, **values: Any) -> None:
     """Import files from other systems, or from another joblens, into the store.
 
     \b
@@ -49,7 +49,7 @@ def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool
     Records that the store already has are skipped, so importing twice is harmless."""
     from joblens.app.reports import imports
 
-    slurm_options = [name for name in _OF_SLURM if chosen[name]]
+    slurm_options = [name for name in _OF_SLURM if values[name]]
     if slurm_options and form != "slurm":
         raise InputError(f"{_option(slurm_options[0])} needs 'import slurm'")
     if not files and form != "slurm":
@@ -61,7 +61,7 @@ def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool
         if form == "slurm":
             from joblens.app.reports.slurm_import import SlurmPast, import_slurm
 
-            past = SlurmPast(**{name: chosen[name] for name in slurm_options})
+            past = SlurmPast(**{name: values[name] for name in slurm_options})
             import_slurm(session.writable_store, files, past, result, bar.advance)
         else:
             work = {

@@ -2,9 +2,13 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record
+
+if TYPE_CHECKING:
+    from joblens.cli.context import Session
 
 
 def terminal_width() -> int:
@@ -14,17 +18,26 @@ def terminal_width() -> int:
         return 80
 
 
-def print_summary(record: Record, *, color: bool, ends_line_first: bool) -> None:
-    from joblens.views.jobs.summary import render_summary
+def show_ending(
+    session: "Session",
+    record: Record,
+    report: str | None,
+    at_line_start: tuple[bool, bool],
+    *,
+    color: bool | None,
+) -> None:
+    """Prints the summary, unless `color` is None; writes the report, if any, and with --json the record: one
+    line, the last of stdout whatever the job printed. `at_line_start`: cursors of stdout and stderr."""
+    if color is not None:
+        from joblens.views.jobs.summary import render_summary
 
-    before = "\n" if ends_line_first else ""
-    sys.stderr.write(before + render_summary(record, color=color, width=terminal_width()))
-    sys.stderr.flush()
-
-
-def write_document(record: Record, *, on_new_line: bool) -> None:
-    """Writes one line, the last of stdout whatever the job printed."""
-    _write_stdout((b"\n" if on_new_line else b"") + _document(record) + b"\n")
+        before = "" if at_line_start[1] else "\n"
+        sys.stderr.write(before + render_summary(record, color=color, width=terminal_width()))
+        sys.stderr.flush()
+    if report:
+        _write_report(record, report)
+    if session.json:
+        _write_stdout((b"" if at_line_start[0] else b"\n") + _document(record) + b"\n")
 
 
 def _write_stdout(data: bytes) -> None:
@@ -61,7 +74,7 @@ def check_report(path: str) -> None:
         raise InputError(f"--report {path}: cannot be written: {reason}", hint="give another file")
 
 
-def write_report(record: Record, path: str) -> None:
+def _write_report(record: Record, path: str) -> None:
     """Writes atomically, except to special files (/dev/stderr, a named pipe)."""
     from joblens.files.atomic import output_path
 

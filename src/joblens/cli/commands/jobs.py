@@ -37,8 +37,8 @@ def reset_status(
 
     JOB is a job ID from 'joblens results'; with --run also the name of a job that has not run yet.
     """
-    run, chosen = _by_ids(session, idents) if ident is None else _by_names(session, ident, idents)
-    reset(session, run, chosen, dry_run=dry_run, no_prompts=no_prompts)
+    run, indexes = _by_ids(session, idents) if ident is None else _by_names(session, ident, idents)
+    reset(session, run, indexes, dry_run=dry_run, no_prompts=no_prompts)
 
 
 def _by_ids(session: Session, idents: tuple[str, ...]) -> "tuple[Run, list[int]]":
@@ -70,7 +70,7 @@ def _by_names(session: Session, ident: str, words: tuple[str, ...]) -> "tuple[Ru
     return run, list(found.indexes)
 
 
-def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool, no_prompts: bool) -> None:
+def reset(session: Session, run: "Run", indexes: Sequence[int], *, dry_run: bool, no_prompts: bool) -> None:
     """Resets the jobs and reports which."""
     from contextlib import nullcontext
 
@@ -81,20 +81,20 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
 
     refuse_command(run, session.store)
     with nullcontext() if dry_run else hold_run(run, session.store, session.settings):
-        planned = plan_reset(session.store, run, chosen)
+        planned = plan_reset(session.store, run, indexes)
         if planned.jobs and not dry_run:
             if planned.completed:
                 _warn(session, planned.completed, no_prompts=no_prompts)
             store = session.connection.to_write().direct()
             reset_jobs(store, run, planned.jobs, (), current_user())
     if session.json:
-        form = {"reset": planned.chosen, "dependants": planned.dependents, "completed": planned.completed}
+        form = {"reset": planned.names, "dependants": planned.dependents, "completed": planned.completed}
         session.write_json({"run": run_label(run), "run_uuid": run.uuid, "dry_run": dry_run, **form})
         return
     if not planned.jobs:
         session.write(f"No job of run {run_label(run)} needs a reset\n")
         return
-    session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(planned.chosen)}\n")
+    session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(planned.names)}\n")
     if planned.dependents:
         session.write(f"with their dependents: {_shown(planned.dependents)}\n")
     if not dry_run:

@@ -11,9 +11,7 @@ from joblens.cli.options.groups import GroupedCommand
 @shared_options
 def command(session: Session) -> None:
     """List queued and running jobs, oldest first."""
-    from joblens.app.jobs.queries import running
-
-    records = running(session.current_store)
+    records = session.current_store.running()
     if session.json:
         from joblens.analysis.formats.history import to_history_record
 

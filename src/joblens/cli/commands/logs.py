@@ -49,16 +49,19 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
             printed = (
                 _copy(read_log(record, "stderr", tail, session.open_output), sys.stderr.buffer) or printed
             )
-    folder = _recipe_folder(record)
+    folder = _recipe_dir(record)
     if folder is not None:
         session.note(f"joblens: a recipe's job writes its logs to {folder}/logs, its events to {folder}")
     elif not printed and record.outcome is not None:
         session.note(f"joblens: {_nothing(record.outcome, stream)}")
 
 
-def _recipe_folder(record: "Record") -> str | None:
-    folder = record.job.params.get("job_dir")
-    return folder if record.job.tool == "recipe" and isinstance(folder, str) else None
+def _recipe_dir(record: "Record") -> str | None:
+    if record.job.tool != "recipe":  # what follows imports much
+        return None
+    from joblens.app.recipes.job_directory import job_dir_of
+
+    return job_dir_of(record)
 
 
 def _copy(chunks: "Iterable[bytes]", to: BinaryIO) -> bool:

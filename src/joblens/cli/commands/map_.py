@@ -87,7 +87,7 @@ def command(
         spec_of,
         workflow_without_file,
     )
-    from joblens.app.jobs.requests import seconds_of
+    from joblens.app.jobs.requests import current_dir, seconds_of
     from joblens.app.queue.notifiers import with_broker
     from joblens.model.runs.run import RunOptions
     from joblens.plan.commands.command_lines import mapped_jobs, refuse_misplaced, split_words
@@ -100,16 +100,16 @@ def command(
     engine = engine_options(of_engine)
     session.own_runs()
     take_queue_options(session, of_engine)
-    asked_probes = checked_probes(probes)
+    probe_choice = checked_probes(probes)
     words, sources = split_words(arguments, lines_of_file)
     mapped = mapped_jobs(words, [*parameter_sources(params), *sources])
     title = name or os.path.basename(words[0].split()[0] if words[0].split() else "map")
     loaded = spec_of(title, mapped, EachJob(cpus=cpus, memory=memory, timeout=timeout))
     options = RunOptions(
         output_dir=output_dir_of(session.settings, output_dir),
-        cwd=os.getcwd(),
+        cwd=current_dir(),
         most_jobs=jobs,
-        probes=asked_probes,
+        probes=probe_choice,
         **engine,
     )
     options = with_broker(options, session.settings)

@@ -35,8 +35,8 @@ def command(
     """Print every sample of a job from its start; while it runs, follow it until it ends."""
     from joblens.app.jobs.queries import find, follow_samples
 
-    chosen = _chosen(fields)
-    if table and (session.json or chosen):
+    paths = _paths_of(fields)
+    if table and (session.json or paths):
         raise InputError("--table cannot be combined with --json or --fields")
     store = session.current_store
     record = find(store, ident, session.note)
@@ -50,7 +50,7 @@ def command(
     if table:
         shown = _write_table(session, selected, record)
     else:
-        shown = _write_samples(session, selected, record, chosen)
+        shown = _write_samples(session, selected, record, paths)
     if not shown and not session.json:
         session.note(f"no samples of job {record.job.uuid}" + (" from then on" if since else ""))
 
@@ -62,8 +62,8 @@ def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record
     has_gpu = bool(session.store.details(record.job.uuid).gpus)
     table = SampleTable(session.palette, interval_s=record.job.interval_s, has_gpu=has_gpu)
     shown = 0
-    for sample, is_wanted in stream:
-        if not is_wanted:
+    for sample, is_selected in stream:
+        if not is_selected:
             table.skip(sample)
             continue
         session.write_lines(list(table.lines(sample)))
@@ -73,7 +73,7 @@ def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record
 
 
 def _write_samples(
-    session: Session, stream: Iterable[tuple[Sample, bool]], record: Record, chosen: list[list[str]]
+    session: Session, stream: Iterable[tuple[Sample, bool]], record: Record, paths: list[list[str]]
 ) -> int:
     from joblens.views.jobs.metrics import render_sample
 
@@ -82,12 +82,12 @@ def _write_samples(
     gpu_before: Sample | None = None
     gpus: Sequence[GpuFacts] = ()
     shown = 0
-    for sample, is_wanted in stream:
+    for sample, is_selected in stream:
         if sample.gpus and not gpus:  # for a running job they come with their first reading
             gpus = store.details(record.job.uuid).gpus or ()
-        if is_wanted:
-            if session.json or chosen:
-                _write_form(session, sample, previous, record, chosen, gpus)
+        if is_selected:
+            if session.json or paths:
+                _write_form(session, sample, previous, record, paths, gpus)
             else:
                 text = render_sample(sample, previous, record, session.palette, gpus, gpu_before)
                 session.write_lines([*text, ""])
@@ -103,13 +103,13 @@ def _write_form(
     sample: Sample,
     previous: Sample | None,
     record: Record,
-    chosen: list[list[str]],
+    paths: list[list[str]],
     gpus: Sequence[GpuFacts],
 ) -> None:
     from joblens.analysis.formats.sample import to_sample_object
 
     form = to_sample_object(sample, previous, record, gpus)
-    session.write_json_line(pick(form, chosen) if chosen else form)
+    session.write_json_line(pick(form, paths) if paths else form)
 
 
 def _since_us(text: str, record: Record) -> int:
@@ -122,7 +122,7 @@ def _since_us(text: str, record: Record) -> int:
     return parse_instant(text, SystemClock().now_us())
 
 
-def _chosen(fields: str | None) -> list[list[str]]:
+def _paths_of(fields: str | None) -> list[list[str]]:
     if fields is None:
         return []
     names = [name.strip() for name in fields.split(",") if name.strip()]
@@ -131,10 +131,10 @@ def _chosen(fields: str | None) -> list[list[str]]:
     return [name.split(".") for name in names]
 
 
-def pick(form: dict[str, Any], chosen: list[list[str]]) -> dict[str, Any]:
-    """Returns the chosen keys, still nested; an unknown name is an error that lists all keys."""
+def pick(form: dict[str, Any], paths: list[list[str]]) -> dict[str, Any]:
+    """Returns the values at these paths, still nested; an unknown name is an error that lists all keys."""
     result: dict[str, Any] = {}
-    for path in chosen:
+    for path in paths:
         source: Any = form
         target = result
         for depth, key in enumerate(path):

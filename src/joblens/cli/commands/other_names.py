@@ -26,6 +26,7 @@ class OtherName(Struct, frozen=True):
 
 # By group and name; other names of top-level commands are in `cli.main`.
 OTHER_NAMES: dict[str, dict[str, OtherName]] = {
+    "datasets": {"get": OtherName("datasets", "show")},
     "job": {"metrics": OtherName("metrics")},
     "jobs": {
         "list": OtherName("results"),

@@ -49,7 +49,8 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
 
     with suppress(ImportError):  # the module that needs it reports it
         import_arrow()
-    planned = plan_recipe(recipe, ProcessOptions(**values), session.settings)
+    session.own_runs()
+    planned = plan_recipe(recipe, ProcessOptions(**values), session.connection)
     if not quiet:
         for warning in planned.warnings:
             session.warn(warning)
@@ -69,7 +70,7 @@ def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "
 
     session.own_jobs()
     if quiet:
-        return run_recipe(planned, session.settings)
+        return run_recipe(planned, session.settings, session.connection)
     name = planned.checked.recipe.name
     descriptor = 2 if session.json else 1  # standard output gets only the document
 
@@ -80,7 +81,7 @@ def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "
             session.flush()
 
     view = recipe_view(name, descriptor=descriptor, color=session.color)
-    return run_recipe(planned, session.settings, view, note_start)
+    return run_recipe(planned, session.settings, session.connection, view, note_start)
 
 
 def _show_plan(session: Session, planned: "PlannedRecipe") -> None:

@@ -91,17 +91,19 @@ def described_differences(found: "tuple[Difference, ...]") -> list[str]:
 def options_of(again: "JobRerun") -> dict[str, Any]:
     """Returns options for `joblens run`, by their names."""
     from joblens.cli.options.request import options_of_container
-    from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
+    from joblens.cli.options.table import (
+        GLOBAL_OPTIONS,
+        JOB_OPTIONS,
+        RUN_OPTIONS,
+        SPEC_OPTIONS,
+        defaults_of,
+    )
     from joblens.probes.provenance.program_files import remembered_path
 
-    rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
-    values: dict[str, Any] = {
-        row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
-    }
     job = again.record.job
     paths = [each.path for each in job.inputs if not each.is_guess]  # found again by itself
     return {
-        **values,
+        **defaults_of((*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)),
         "spec": None,
         "command_line": again.argv,
         "shell": again.shell,
@@ -150,8 +152,8 @@ def _limits(job: "Job") -> dict[str, Any]:
 
 
 def _show_plan(session: Session, again: "JobRerun") -> None:
-    from joblens.app.jobs.preparation import as_text
     from joblens.model.redaction.secrets import redact_argv, redact_env
+    from joblens.probes.provenance.program_files import as_text
 
     command = redact_argv(tuple(map(as_text, again.argv or (again.shell or "",))))
     env = redact_env(again.env)
@@ -237,10 +239,10 @@ def command(
         return
     if values["env"] or values["cwd"] is not None:
         raise InputError("--env and --cwd need a job, not a run")
-    chosen = {"failed": failed, "changed": changed, "all": everything, "only": bool(values["only"])}
-    if sum(chosen.values()) != 1:
+    options = {"failed": failed, "changed": changed, "all": everything, "only": bool(values["only"])}
+    if sum(options.values()) != 1:
         raise InputError("give one of --failed, --changed, --only or --all")
-    part = RerunPart(next(name for name, is_chosen in chosen.items() if is_chosen))
+    part = RerunPart(next(name for name, is_set in options.items() if is_set))
     if session.server_url is not None:
         on_server.rerun_run(session, found, part, values)
     else:

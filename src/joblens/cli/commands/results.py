@@ -57,7 +57,7 @@ def command(
     from joblens.app.runs.tables import ResultSort, result_rows, sorted_rows
 
     store = session.current_store
-    run = _chosen_run(session, store, arguments, run_number)
+    run = _run_of(session, store, arguments, run_number)
     rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
     if only_failed:
         rows = [row for row in rows if row.has_failed]
@@ -82,9 +82,7 @@ def write_results(session: Session, run: "Run") -> None:
     _write_document_and_table(session, run)
 
 
-def _chosen_run(
-    session: Session, store: "Store", arguments: tuple[str, ...], run_number: int | None
-) -> "Run":
+def _run_of(session: Session, store: "Store", arguments: tuple[str, ...], run_number: int | None) -> "Run":
     """`list` may come first, as in other tools. Alone it means the newest run, unless a workflow has this
     name."""
     from joblens.app.runs.lookup import find_named_run, newest_run

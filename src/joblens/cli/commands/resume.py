@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _end_if_failed(session: Session, run: "Run") -> None:
-    """Prints what helps with a failed run in which nothing can continue, and exits with 1."""
+    """Prints commands for a failed run in which nothing can continue, and exits with 1."""
     from joblens.analysis.runs.status import run_label
     from joblens.model.runs.run import RunStatus
 

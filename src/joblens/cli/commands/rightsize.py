@@ -94,7 +94,7 @@ def command(
         most_runs=runs,
         file=file if file is not None and file.is_changed else None,
     )
-    forces = force or _is_given("strategy")
+    forces = force or _is_set("strategy")
     change = None if file is None else edited(file, sizing.groups, adds=add, forces=forces)
     if file is not None and change is not None and not diff and change.text != file.text:
         replace_file(file, change.text)
@@ -136,7 +136,7 @@ def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -
         session.write("\nNone of them was measured.\n")
 
 
-def _is_given(option: str) -> bool:
+def _is_set(option: str) -> bool:
     source = click.get_current_context().get_parameter_source(option)
     return source is not click.core.ParameterSource.DEFAULT
 

@@ -1,6 +1,5 @@
 """`joblens run-jobs`: runs the jobs of a stored workflow."""
 
-import os
 from typing import Any
 
 import click
@@ -21,6 +20,7 @@ def command(session: Session, /, ident: str, **values: Any) -> None:
     from msgspec.structs import replace
 
     from joblens.app.driving.requests import workflow_request
+    from joblens.app.jobs.requests import current_dir
     from joblens.cli.commands.run_spec import carry_out
 
     session.own_runs()
@@ -30,7 +30,7 @@ def command(session: Session, /, ident: str, **values: Any) -> None:
         session.store,
         workflow,
         session.settings,
-        lambda options: replace(with_offer(options, values), cwd=os.getcwd()),
+        lambda options: replace(with_offer(options, values), cwd=current_dir()),
     )
     warn_of_other_broker(session, request.options)
     request = replace(request, detach=values["detach"])

@@ -17,11 +17,12 @@ _CANCEL_TIMEOUT_S = 60.0
 
 
 def run_options(values: dict[str, Any]) -> "RunOptions":
+    from joblens.app.jobs.requests import current_dir
     from joblens.cli.options.request import engine_options
     from joblens.model.runs.run import RunOptions
 
     options = {**values, "nodes": None}  # for one command they belong to the job: see `with_nodes`
-    return RunOptions(cwd=_current_dir(), **engine_options(options))
+    return RunOptions(cwd=current_dir(), **engine_options(options))
 
 
 def with_nodes(request: "QueueRequest", values: dict[str, Any]) -> "QueueRequest":
@@ -36,13 +37,6 @@ def with_nodes(request: "QueueRequest", values: dict[str, Any]) -> "QueueRequest
     return replace(request, request=replace(request.request, requirements=needs))
 
 
-def _current_dir() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise InputError("the current directory no longer exists", hint="cd to another directory") from None
-
-
 # ---- run --------------------------------------------------------------------------------------------------
 
 
@@ -50,7 +44,7 @@ def run_on_engine(session: Session, values: dict[str, Any]) -> None:
     """Passes the job's output on as it comes; exits with the job's exit code."""
     from joblens.app.jobs.logs import OutputFollower
     from joblens.app.queue.submission import QueueRequest
-    from joblens.cli.commands.job_ending import check_report, print_summary, write_document, write_report
+    from joblens.cli.commands.job_ending import check_report, show_ending
     from joblens.cli.options.request import CELERY, request_from
     from joblens.cli.options.run import only_label
 
@@ -71,13 +65,9 @@ def run_on_engine(session: Session, values: dict[str, Any]) -> None:
     if output.is_elsewhere and record.attempt is not None:
         session.note(f"joblens: its output is on {record.attempt.owner.host}: {record.attempt.logs_dir}")
     shows_summary = values["verbose"] or (not values["quiet"] and os.isatty(2))
-    if shows_summary and record.outcome is not None:
-        color = os.isatty(2) and not session.options.no_color and not os.environ.get("NO_COLOR")
-        print_summary(record, color=color, ends_line_first=not output.ends_in_newline[2])
-    if values["report"]:
-        write_report(record, values["report"])
-    if session.json:
-        write_document(record, on_new_line=not output.ends_in_newline[1])
+    color = session.error_color if shows_summary and record.outcome is not None else None
+    at_line_start = (output.ends_in_newline[1], output.ends_in_newline[2])
+    show_ending(session, record, values["report"], at_line_start, color=color)
     _finish(session, record, signal)
 
 
@@ -141,7 +131,7 @@ def _run_on_queue(
     except (KeyboardInterrupt, _Terminated) as error:
         number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM
         config = session.options.config
-        cancel_queued(record, session.queue_store, session.settings, config)
+        cancel_queued([record], session.queue_store, session.settings, config)
         timeout_s = record.job.grace_s + _CANCEL_TIMEOUT_S
         record = wait_for_end(session.store, record.job.uuid, timeout_s, session.restart_embedded_worker)
         output.copy(record)

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from joblens.cli.context import Session
-from joblens.cli.options.table import JOB_OPTIONS, QUEUE_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS, OptionRow
+from joblens.cli.options.table import (
+    JOB_OPTIONS,
+    QUEUE_OPTIONS,
+    RUN_OPTIONS,
+    SPEC_OPTIONS,
+    OptionRow,
+    defaults_of,
+)
 from joblens.model.errors import InputError, JoblensError
 
 if TYPE_CHECKING:
@@ -20,24 +27,13 @@ if TYPE_CHECKING:
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run, RunOptions, Workflow
 
-# Options for one command that also apply to a whole run.
-_SHARED = frozenset(
-    (
-        "params",
-        "cpus",
-        "memory",
-        "gpus",
-        "no_enforce",
-        "output_dir",
-        "no_monitor",
-        "probes",
-        "notify",
-        "quiet",
-        "verbose",
-        "queue",
-        "broker",
-        "retry_lost",
-    )
+# Options for one command that also apply to a whole run, and those of files only.
+OPTIONS_FOR_FILES = frozenset(
+    {
+        *("params", "cpus", "memory", "gpus", "no_enforce", "output_dir", "no_monitor", "probes"),
+        *("notify", "quiet", "verbose", "queue", "broker", "retry_lost"),
+        *(row.name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS)),
+    }
 )
 
 
@@ -95,36 +91,26 @@ def submit_spec(session: Session, values: dict[str, Any]) -> None:
     """`submit FILE` is `run FILE --detach`, and waits for its end if requested."""
     if values["engine"] is None and (session.settings.queue.broker or values["queue"]):
         values = {**values, "engine": "celery"}
-    run_spec(session, {**values, **_no_run_options(), "detach": True})
-
-
-def _no_run_options() -> dict[str, Any]:
-    """Returns defaults for the options that `submit` does not have."""
-    rows = [row for row in RUN_OPTIONS if row.name not in ("queue", "broker", "retry_lost")]
-    return {row.name: False if row.kind == "flag" else row.default for row in rows}
+    rows = [row for row in RUN_OPTIONS if row.name not in values]  # those that `submit` does not have
+    run_spec(session, {**values, **defaults_of(rows), "detach": True})
 
 
 def _refuse_command_options(values: dict[str, Any]) -> None:
     for row in (*JOB_OPTIONS, *RUN_OPTIONS):
-        if row.name not in _SHARED and row.name in values and _is_given(values[row.name], row):
+        if row.name not in OPTIONS_FOR_FILES and row.name in values and _is_set(values[row.name], row):
             raise InputError(
                 f"{row.flags[-1]} applies to a single command, not to a workflow file",
                 hint=f"set it in {values['spec']}; a command goes after --: joblens run -- COMMAND",
             )
 
 
-def is_for_files(name: str) -> bool:
-    """Returns whether that option of `run` or `submit` may be used with a workflow file."""
-    return name in _SHARED or any(row.name == name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS))
-
-
-def _is_given(value: Any, row: OptionRow) -> bool:
+def _is_set(value: Any, row: OptionRow) -> bool:
     return value not in (None, (), False, "", row.default)
 
 
 def options_from(values: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs.preparation import parse_params
-    from joblens.app.jobs.requests import memory_of, seconds_of
+    from joblens.app.jobs.requests import current_dir, memory_of, seconds_of
     from joblens.app.wiring.machine import parse_gpus
     from joblens.cli.options.request import engine_options
     from joblens.cli.options.run import check_offer, checked_labels, checked_probes, recorded_notify
@@ -133,7 +119,7 @@ def options_from(values: dict[str, Any]) -> "RunOptions":
     check_offer(values)
     return RunOptions(
         output_dir=values["output_dir"] or "output",
-        cwd=os.getcwd(),
+        cwd=current_dir(),
         most_jobs=values["jobs"],
         cpus=values["cpus"],
         memory_bytes=memory_of("--memory", values["memory"]),

@@ -95,7 +95,7 @@ def command(
 
 
 def has_desktop(env: Mapping[str, str], platform: str) -> bool:
-    """Returns whether a browser would appear in front of who typed the command."""
+    """Returns whether the user would see a browser."""
     if env.get("SSH_CONNECTION") or env.get("SSH_TTY") or env.get("CI"):
         return False
     return platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))

@@ -20,20 +20,20 @@ from joblens.cli.options.groups import GroupedCommand
     "--provenance", is_flag=True, help="Show only provenance: code, programs, versions, machine, files."
 )
 @shared_options
-def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
+def command(session: Session, /, ident: str, **flags: bool) -> None:
     """Show everything about one job: findings, usage and its sources, curves, how it was run.
 
     ID is a UUID or a prefix of it, a job number, or the ID you gave it; a job name selects its newest
     job.
     """
-    from joblens.app.jobs.queries import find, samples
+    from joblens.app.jobs.queries import find, provenance_of
     from joblens.app.queue.task_results import allocation_of_waiting
     from joblens.app.runs.state import raised_before
 
     store = session.current_store
     record = find(store, ident, session.note)
     details = store.details(record.job.uuid)
-    if parts_chosen["memory"]:
+    if flags["memory"]:
         from joblens.app.jobs.live import read_now
 
         details = details.updated(read_now(store, record))
@@ -45,8 +45,7 @@ def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
         from joblens.app.reports.seff import slurm_account
 
         details = slurm_account(store, record, details)
-    digest = "" if record.attempt is None else record.attempt.provenance
-    provenance = store.provenance(digest) if digest else None
+    provenance = provenance_of(store, record)
     waits_at = allocation_of_waiting(store, record)
     raised = raised_before(store, record)
     if session.json:
@@ -65,9 +64,9 @@ def command(session: Session, /, ident: str, **parts_chosen: bool) -> None:
     from joblens.views.jobs.show import render_parts, render_show
     from joblens.views.runs.cluster_waits import describe_wait
 
-    series = samples(store, record.job.uuid)
+    series = [sample for _, sample in store.samples(record.job.uuid)]
     now_us, width, paint = SystemClock().now_us(), session.width, session.palette
-    parts = [part for part, is_asked in parts_chosen.items() if is_asked]
+    parts = [part for part, is_set in flags.items() if is_set]
     if parts == ["operators"]:
         width = session.table_width
     session.write_lines(

@@ -73,7 +73,7 @@ def _spawn(session: Session, file: str | None, lineage: str | None, state: str |
     from joblens.spec.workflows.file import SpawnReading
 
     caller = Caller.of(os.environ)
-    own_state = _given_state(state) if state is not None else None
+    own_state = _parsed_state(state) if state is not None else None
     reading = SpawnReading() if file is None else _read(file)
     spawned = _located_errors(
         file,
@@ -98,7 +98,7 @@ def _spawn(session: Session, file: str | None, lineage: str | None, state: str |
     session.write(f"{what} (lineage {clean(spawned.lineage)}, iteration {spawned.iteration})\n")
 
 
-def _given_state(text: str) -> Any:
+def _parsed_state(text: str) -> Any:
     try:
         return decode_json(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -169,11 +169,11 @@ def _show(session: Session, lineage: str | None, ident: str | None, *, is_alone:
     import os
 
     from joblens.app.runs.spawn import Caller, all_lineages, check_lineage, lineage_state
-    from joblens.app.runs.user_data import chosen_run
+    from joblens.app.runs.user_data import run_or_own
 
     if not is_alone:
         raise InputError("--show cannot be combined with FILE, --state or --final")
-    run = chosen_run(session.store, ident)
+    run = run_or_own(session.store, ident)
     if lineage is not None:
         if ident is not None:
             check_lineage(run, lineage)

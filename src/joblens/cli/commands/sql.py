@@ -50,13 +50,13 @@ def command(
     text = sys.stdin.read() if query == "-" else query
     if not text.strip():
         raise InputError("the query is empty", hint=QUERY_HINT)
-    chosen = form or ("json" if session.json else "table")
+    format_name = form or ("json" if session.json else "table")
     output = None if output == "-" else output
-    if chosen == "arrow" and output is None and session.is_terminal:
+    if format_name == "arrow" and output is None and session.is_terminal:
         raise InputError("arrow is binary", hint="write it to a file: --output FILE")
     limits = SqlLimits(seconds=seconds_of("--timeout", timeout) or 30.0, rows=limit)
     answer = session.queue_store.sql(text, limits)
-    _write(session, answer, chosen, output)
+    _write(session, answer, format_name, output)
     if answer.is_truncated:
         session.note(f"joblens: stopped after {counted(len(answer.rows), 'row')}; use --limit N for more")
 

@@ -96,11 +96,9 @@ def _show_compose(session: Session, query: HistoryQuery) -> None:
 
 def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
     """Returns the statistics to show as text; None if the answer was already written."""
-    from joblens.app.jobs.queries import statistics
-
     store = session.current_store
     query = with_run_found(store, query)
-    found = statistics(store, query)
+    found = store.statistics(query)
     if session.json:
         from joblens.analysis.numbers.statistics import summary_form
 

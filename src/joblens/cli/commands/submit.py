@@ -16,10 +16,25 @@ from joblens.cli.commands.submitted import (
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, job_options, shared_options
 from joblens.cli.options.groups import RUN_GROUPS
-from joblens.cli.options.request import CELERY, CLUSTERS, LOCAL, check_options, container_from, request_from
+from joblens.cli.options.request import (
+    CELERY,
+    CLUSTERS,
+    CONTAINER_NAMES,
+    LOCAL,
+    check_options,
+    container_from,
+    request_from,
+)
 from joblens.cli.options.run import only_label, take_queue_options
 from joblens.cli.options.spec import SpecCommand, with_spec
-from joblens.cli.options.table import QUEUE_OPTIONS, SPEC_OPTIONS, first_word, split_spec
+from joblens.cli.options.table import (
+    JOB_OPTIONS,
+    QUEUE_OPTIONS,
+    SPEC_OPTIONS,
+    defaults_of,
+    first_word,
+    split_spec,
+)
 from joblens.model.errors import InputError, UnknownTool
 
 if TYPE_CHECKING:
@@ -107,8 +122,7 @@ def with_tool(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_devices(devices: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """--device selects what a tool computes on, or devices of a container. Returns (the first, the
-    others)."""
+    """Splits --device into the device of a tool and those of a container. Returns (the first, the others)."""
     kinds = [argument for argument in devices if argument in _DEVICES]
     unknown = next(
         (argument for argument in devices if argument not in _DEVICES and "/" not in argument), None
@@ -188,19 +202,7 @@ def _tool_request(session: Session, values: dict[str, Any]) -> "QueueRequest":
     return replace(request, request=merged, label=only_label(values))
 
 
-_NO_CONTAINER: dict[str, Any] = {
-    "container": None,
-    "container_engine": None,
-    "container_socket": None,
-    "container_name": None,
-    "volumes": (),
-    "devices": (),
-    "container_network": None,
-    "container_user": None,
-    "container_workdir": None,
-    "entrypoint": None,
-    "pull": False,
-}
+_NO_CONTAINER = defaults_of(row for row in JOB_OPTIONS if row.name in CONTAINER_NAMES)
 
 
 def _container(values: dict[str, Any]) -> "str | ContainerJob | None":

@@ -121,7 +121,7 @@ def say(session: Session, record: "Record", warnings: Sequence[str] = ()) -> Non
 
 
 def write_form(session: Session, record: "Record", also: dict[str, Any] | None = None) -> None:
-    """For a queued job, includes what `status` shows."""
+    """Writes the record; of a queued job with the fields of `status`."""
     from joblens.analysis.formats.history import to_history_record
 
     form = to_history_record(record)

@@ -7,8 +7,7 @@ from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.model.access import ApiToken, Role, Scope
-from joblens.model.errors import InputError
-from joblens.model.values.units import format_instant, parse_duration
+from joblens.model.values.units import format_instant
 
 _LIFETIME = "30d"
 
@@ -45,6 +44,7 @@ def command() -> None:
 @shared_options
 def create(session: Session, name: str, user: str | None, role: str, scope: str, expires: str) -> None:
     """Create a token and print it. It cannot be shown again: only its hash is stored."""
+    from joblens.app.jobs.requests import seconds_of
     from joblens.app.server.access import create_token, local_owner
 
     owner = local_owner()
@@ -55,7 +55,7 @@ def create(session: Session, name: str, user: str | None, role: str, scope: str,
         user=user or owner.user,
         role=Role(role),
         scope=Scope(scope),
-        lifetime_s=None if expires == "never" else _seconds("--expires", expires),
+        lifetime_s=None if expires == "never" else seconds_of("--expires", expires),
     )
     _show_new(session, new.secret, new.token)
 
@@ -105,9 +105,11 @@ def list_tokens(session: Session, everything: bool) -> None:
 @shared_options
 def rotate(session: Session, token: str, overlap: str) -> None:
     """Replace a token by a new one with the same rights and lifetime."""
+    from joblens.app.jobs.requests import seconds_of
     from joblens.app.server.access import local_owner, rotate_token
 
-    new = rotate_token(session.queue_writer, local_owner(), token, _seconds("--overlap", overlap))
+    overlap_s = seconds_of("--overlap", overlap) or 0.0
+    new = rotate_token(session.queue_writer, local_owner(), token, overlap_s)
     _show_new(session, new.secret, new.token)
 
 
@@ -148,10 +150,3 @@ def _expiry(token: ApiToken, now_us: int) -> str:
     if token.expires_at_us is None:
         return "never"
     return "expired" if token.expires_at_us <= now_us else format_instant(token.expires_at_us)[:16]
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        return parse_duration(text)
-    except InputError as error:
-        raise InputError(f"{option}: {error}", hint=error.hint) from error

@@ -35,10 +35,10 @@ def command() -> None:
 @shared_options
 def set_(session: Session, name: str, text: str, ident: str | None) -> None:
     """Set NAME to a JSON value; - reads it from standard input. Jobs that wait for it can then start."""
-    from joblens.app.runs.user_data import chosen_run, set_user_data, shown_data
+    from joblens.app.runs.user_data import run_or_own, set_user_data, shown_data
 
     data = _parsed(name, sys.stdin.read() if text == "-" else text)
-    run = chosen_run(session.store, ident)
+    run = run_or_own(session.store, ident)
     set_user_data(session.store, run, name, data, session.settings)
     if session.json:
         session.write_json({"name": name, "data": shown_data(name, data), "run_uuid": run.uuid})
@@ -63,10 +63,10 @@ def _parsed(name: str, text: str) -> Any:
 def get(session: Session, name: str, ident: str | None) -> None:
     """Print the value of NAME as JSON."""
     from joblens.app.runs.specs import with_private_values
-    from joblens.app.runs.user_data import chosen_run, get_user_data
+    from joblens.app.runs.user_data import get_user_data, run_or_own
 
     store = session.store
-    run = with_private_values(chosen_run(store, ident), session.settings)
+    run = with_private_values(run_or_own(store, ident), session.settings)
     session.write_json(get_user_data(store, run, name, session.settings))
 
 
@@ -75,10 +75,10 @@ def get(session: Session, name: str, ident: str | None) -> None:
 @shared_options
 def list_(session: Session, ident: str | None) -> None:
     """List all values by name."""
-    from joblens.app.runs.user_data import all_user_data, chosen_run
+    from joblens.app.runs.user_data import all_user_data, run_or_own
 
     store = session.store
-    values = all_user_data(store, chosen_run(store, ident))
+    values = all_user_data(store, run_or_own(store, ident))
     if session.json:
         session.write_json(values)
         return

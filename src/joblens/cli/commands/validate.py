@@ -1,4 +1,4 @@
-"""`joblens validate`: checks workflow files and shows what they need."""
+"""`joblens validate`: checks workflow files and shows their needs."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -29,7 +29,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
     """Wait until jobs, runs or workflows (wf-…) have ended. The exit code is the job's; for a run or
     workflow, 0 if all jobs succeeded, else 1; for several IDs, the first that is not 0."""
     from joblens.app.jobs.requests import seconds_of
-    from joblens.app.queue.watch import find_any
+    from joblens.app.queue.watch import find_any, has_ended
 
     timeout_s = seconds_of("--timeout", timeout)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -42,7 +42,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
     for one in found:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         now = _awaited(session, one, left_s)
-        if not _has_ended(now):
+        if not has_ended(now):
             session.note(f"joblens: {_called(now)} after {with_unit(timeout)}")
             return TIMED_OUT
         ended.append(now)
@@ -72,18 +72,6 @@ def _recover_for(session: Session, record: "Record") -> "Recover":
     if record.job.run is not None and record.job.run.is_command:
         return lambda: restart_driver(session, record)
     return session.restart_embedded_worker if record.job.queue else session.recover_orphans
-
-
-def _has_ended(one: "Found") -> bool:
-    from joblens.app.queue.watch import TaskGroup
-    from joblens.model.jobs.job import Record
-    from joblens.model.runs.run import RunStatus
-
-    if isinstance(one, TaskGroup):
-        return one.is_over
-    if isinstance(one, Record):
-        return one.status.is_final
-    return one.status not in (RunStatus.CREATED, RunStatus.RUNNING)
 
 
 def _called(one: "Found") -> str:

@@ -165,5 +165,5 @@ def reset_status(session: Session, ident: str, failed_only: bool, dry_run: bool,
     store = session.current_store
     run = find_named_run(store, ident, session.note)
     skipped_runs = (JobState.COMPLETED, JobState.DISABLED) if failed_only else (JobState.DISABLED,)
-    chosen = [job.index for job in state_of_run(store, run).jobs if job.state not in skipped_runs]
-    reset(session, run, chosen, dry_run=dry_run, no_prompts=no_prompts)
+    indexes = [job.index for job in state_of_run(store, run).jobs if job.state not in skipped_runs]
+    reset(session, run, indexes, dry_run=dry_run, no_prompts=no_prompts)

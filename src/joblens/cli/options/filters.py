@@ -12,7 +12,6 @@ from joblens.cli.options.common import complete_run, count_from
 from joblens.model.errors import InputError
 from joblens.model.history import BENCH_TAG, OVER_LIMIT, HistoryQuery, SortKey
 from joblens.model.jobs.job import Code, Status
-from joblens.model.values.units import parse_instant
 from joblens.ports.store import Store
 
 _NAMES = (
@@ -94,6 +93,7 @@ def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _query(values: dict[str, Any]) -> HistoryQuery:
+    from joblens.app.jobs.requests import instant_of
     from joblens.app.wiring.drivers import SystemClock
 
     now_us = SystemClock().now_us()
@@ -102,8 +102,8 @@ def _query(values: dict[str, Any]) -> HistoryQuery:
         statuses=tuple(Status(status) for status in values["statuses"]),
         tags=values["tags"],
         names=values["names"],
-        since_us=_instant("--since", values["since"], now_us),
-        until_us=_instant("--until", values["until"], now_us),
+        since_us=instant_of("--since", values["since"], now_us),
+        until_us=instant_of("--until", values["until"], now_us),
         user=values["user"],
         run_uuid=values["run"],
         name_contains=values["contains"] or "",
@@ -132,13 +132,6 @@ def with_run_found(store: Store, query: HistoryQuery) -> HistoryQuery:
     if query.run_uuid is None:
         return query
     return structs.replace(query, run_uuid=store.find_run(query.run_uuid).uuid)
-
-
-def _instant(option: str, text: str | None, now_us: int) -> int | None:
-    try:
-        return None if text is None else parse_instant(text, now_us)
-    except InputError as error:
-        raise InputError(f"{option}: {error}", hint=error.hint) from error
 
 
 def bench_option(function: Callable[..., Any]) -> Callable[..., Any]:

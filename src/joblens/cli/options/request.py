@@ -100,19 +100,19 @@ def check_options(engine: str, values: dict[str, Any]) -> None:
 
 
 def slurm_choice(values: dict[str, Any]) -> "SlurmChoice":
-    """Raises InputError for values that Slurm cannot read."""
+    """A command may lack some of the options. Raises InputError for values that Slurm cannot read."""
     from joblens.model.runs.run import SlurmChoice
 
     return SlurmChoice(
-        packing=values["packing"] or "",
-        partition=values["partition"] or "",
-        account=values["account"] or "",
-        qos=values["qos"] or "",
-        constraint=values["constraint"] or "",
-        nodes=values["nodes"],
-        allocations=values["allocations"],
-        time_s=_walltime_s(values["walltime"]),
-        options=_sbatch_options(values["sbatch"]),
+        packing=values.get("packing") or "",
+        partition=values.get("partition") or "",
+        account=values.get("account") or "",
+        qos=values.get("qos") or "",
+        constraint=values.get("constraint") or "",
+        nodes=values.get("nodes"),
+        allocations=values.get("allocations"),
+        time_s=_walltime_s(values.get("walltime")),
+        options=_sbatch_options(values.get("sbatch") or ()),
     )
 
 
@@ -147,7 +147,7 @@ def engine_options(values: dict[str, Any]) -> dict[str, Any]:
     return {
         "engine": engine,
         "address": values.get("address") or "",
-        "slurm": slurm_choice({name: values.get(name) or _nothing(name) for name in _SLURM_FIELDS}),
+        "slurm": slurm_choice(values),
         **_queue_choice(values),
     }
 
@@ -161,10 +161,6 @@ def _queue_choice(values: dict[str, Any]) -> dict[str, str]:
         "broker": recorded_broker(broker) if broker is not None else "",
         "retry_lost": values.get("retry_lost") or "",
     }
-
-
-def _nothing(name: str) -> Any:
-    return () if name == "sbatch" else None
 
 
 def changed_engine(options: "RunOptions", values: dict[str, Any]) -> dict[str, Any]:
@@ -187,12 +183,12 @@ def _changed_slurm(choice: "SlurmChoice", values: dict[str, Any]) -> "SlurmChoic
 
     from joblens.model.runs.run import SlurmChoice
 
-    choice_given = slurm_choice({name: values.get(name) or _nothing(name) for name in _SLURM_FIELDS})
+    new = slurm_choice(values)
     nothing = asdict(SlurmChoice())
-    changes = {name: value for name, value in asdict(choice_given).items() if value != nothing[name]}
-    if choice_given.packing == "jobs":  # allocations no longer apply
+    changes = {name: value for name, value in asdict(new).items() if value != nothing[name]}
+    if new.packing == "jobs":  # allocations no longer apply
         changes = {"nodes": None, "allocations": None, **changes}
-    elif (choice_given.nodes or choice_given.allocations) and choice.packing == "jobs":
+    elif (new.nodes or new.allocations) and choice.packing == "jobs":
         changes = {"packing": "", **changes}
     return replace(choice, **changes)
 
@@ -273,6 +269,7 @@ _CONTAINER_OPTIONS = {  # option -> field of ContainerJob
     "entrypoint": "entrypoint",
     "pull": "pull",
 }
+CONTAINER_NAMES = ("container", *_CONTAINER_OPTIONS)
 
 
 def container_from(values: dict[str, Any]) -> ContainerJob | None:

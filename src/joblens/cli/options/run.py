@@ -5,71 +5,41 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from joblens.cli.options.common import click_options
-from joblens.cli.options.table import OptionRow
+from joblens.cli.options.table import OptionRow, option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 OFFER_OPTIONS = (
-    OptionRow(
-        flags=("-j", "--jobs"),
-        name="jobs",
-        kind="count",
-        least=1,
-        metavar="N",
-        help="Run at most N jobs at once.",
+    option("-j", "--jobs", kind="count", least=1, metavar="N", help="Run at most N jobs at once."),
+    option("--cpus", kind="number", metavar="N", help="Total CPUs for the jobs."),
+    option("--memory", metavar="SIZE", help="Total memory for the jobs."),
+    option("--gpus", metavar="N|LIST", help="GPUs for the jobs: a number, or a list: 0,2."),
+    option("--time", metavar="TIME", help="Time limit of the run."),
+    option(
+        "--probes", metavar="LIST", help="Optional probes: all, none, a list of names, +memory, -network."
     ),
-    OptionRow(
-        flags=("--cpus",),
-        name="cpus",
-        kind="number",
-        metavar="N",
-        help="Total CPUs for the jobs.",
-    ),
-    OptionRow(flags=("--memory",), name="memory", metavar="SIZE", help="Total memory for the jobs."),
-    OptionRow(
-        flags=("--gpus",),
-        name="gpus",
-        metavar="N|LIST",
-        help="GPUs for the jobs: a number, or a list: 0,2.",
-    ),
-    OptionRow(flags=("--time",), name="time", metavar="TIME", help="Time limit of the run."),
-    OptionRow(
-        flags=("--probes",),
-        name="probes",
-        metavar="LIST",
-        help="Optional probes: all, none, a list of names, +memory, -network.",
-    ),
-    OptionRow(
-        flags=("-o", "--output-dir"),
-        name="output_dir",
+    option(
+        "-o",
+        "--output-dir",
         metavar="DIR",
         help="Directory for job output and plots. Default: as recorded with the run.",
     ),
-    OptionRow(
-        flags=("--label",),
-        name="label",
+    option(
+        "--label",
         kind="many",
         metavar="LABEL",
         help="Workers of this run also take jobs with this label. Repeatable.",
     ),
-    OptionRow(
-        flags=("--notify",),
-        name="notify",
+    option(
+        "--notify",
         metavar="CMD",
         help="Run CMD when the run ends, without a shell; the result is on stdin as JSON.",
     ),
 )
 DRIVE_OPTIONS = (
-    OptionRow(
-        flags=("--dry-run",),
-        name="dry_run",
-        kind="flag",
-        help="Check everything and show the plan without running it.",
-    ),
-    OptionRow(
-        flags=("--detach",), name="detach", kind="flag", help="Run in the background and print the run's ID."
-    ),
-    OptionRow(flags=("-q", "--quiet"), name="quiet", kind="flag", help="Show no progress and no summary."),
+    option("--dry-run", kind="flag", help="Check everything and show the plan without running it."),
+    option("--detach", kind="flag", help="Run in the background and print the run's ID."),
+    option("-q", "--quiet", kind="flag", help="Show no progress and no summary."),
 )
 
 

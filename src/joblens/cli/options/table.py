@@ -24,27 +24,34 @@ class OptionRow(Struct, frozen=True, kw_only=True):
     shows_default: bool = False
 
 
-def _row(*flags: str, name: str = "", help: str, **more: object) -> OptionRow:
+def option(*flags: str, name: str = "", help: str, **more: object) -> OptionRow:
     plain = name or flags[-1].lstrip("-").replace("-", "_")
     return OptionRow(flags=flags, name=plain, help=help, **more)  # type: ignore[arg-type]
 
 
-def _choice(flag: str, choices: Iterable[str], *, name: str = "", help: str, **more: object) -> OptionRow:
+def choice(flag: str, choices: Iterable[str], *, name: str = "", help: str, **more: object) -> OptionRow:
     values = tuple(str(each) for each in choices)
-    return _row(flag, name=name, kind="choice", choices=values, help=help, **more)
+    return option(flag, name=name, kind="choice", choices=values, help=help, **more)
+
+
+def defaults_of(rows: Iterable[OptionRow]) -> dict[str, Any]:
+    """Returns the values of options that are not on the command line, by name."""
+    return {
+        row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
+    }
 
 
 JOB_OPTIONS = (
-    _row("--name", metavar="TEXT", default="", help="Job name. Default: the command."),
-    _row("--tool", metavar="TEXT", default="", help="Tool name for statistics. Default: the program."),
-    _row("--script", metavar="TEXT", default="", help="Script name to record."),
-    _row(
+    option("--name", metavar="TEXT", default="", help="Job name. Default: the command."),
+    option("--tool", metavar="TEXT", default="", help="Tool name for statistics. Default: the program."),
+    option("--script", metavar="TEXT", default="", help="Script name to record."),
+    option(
         "--id",
         name="external_id",
         metavar="TEXT",
         help="Your own ID for the job, accepted by every command.",
     ),
-    _row(
+    option(
         "-p",
         "--param",
         "--params",
@@ -53,137 +60,141 @@ JOB_OPTIONS = (
         metavar="K=V",
         help="Record a parameter; for a tool, also pass it to the script. Repeatable; or JSON: '{\"a\": 1}'.",
     ),
-    _row(
+    option(
         "--tag",
         name="tags",
         kind="many",
         metavar="TAG",
         help="Tag: a word or key=value. Repeatable.",
     ),
-    _row("--cpus", kind="number", metavar="N", help="CPU limit; 0.5 is half a core."),
-    _row("--cpu-list", metavar="LIST", help="Bind to these CPUs: 0-3,8."),
-    _row("--memory", metavar="SIZE", help="Memory limit: 512m, 2g."),
-    _row("--gpus", metavar="N", help="GPUs the job needs (recorded, not enforced)."),
-    _row("--pids", kind="count", least=1, metavar="N", help="Limit on processes and threads."),
-    _row("--timeout", metavar="TIME", help="Time limit: 90, 30s, 1h30m. The job is then killed."),
-    _row(
+    option("--cpus", kind="number", metavar="N", help="CPU limit; 0.5 is half a core."),
+    option("--cpu-list", metavar="LIST", help="Bind to these CPUs: 0-3,8."),
+    option("--memory", metavar="SIZE", help="Memory limit: 512m, 2g."),
+    option("--gpus", metavar="N", help="GPUs the job needs (recorded, not enforced)."),
+    option("--pids", kind="count", least=1, metavar="N", help="Limit on processes and threads."),
+    option("--timeout", metavar="TIME", help="Time limit: 90, 30s, 1h30m. The job is then killed."),
+    option(
         "--signal",
         name="early_signal",
         metavar="SIG@TIME",
         help="Send a signal before the time limit: USR1@60 (60s before).",
     ),
-    _row("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL. Default: 10s."),
-    _row("--no-enforce", kind="flag", help="Record the limits without enforcing them."),
-    _row("--interval", metavar="TIME", help="Sampling interval, at least 50ms. Default: 1s."),
-    _row("--no-monitor", kind="flag", help="Take no samples; record totals only."),
-    _row("--probes", metavar="LIST", help="Optional probes: all, none, a list of names, +memory, -network."),
-    _choice(
+    option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL. Default: 10s."),
+    option("--no-enforce", kind="flag", help="Record the limits without enforcing them."),
+    option("--interval", metavar="TIME", help="Sampling interval, at least 50ms. Default: 1s."),
+    option("--no-monitor", kind="flag", help="Take no samples; record totals only."),
+    option(
+        "--probes", metavar="LIST", help="Optional probes: all, none, a list of names, +memory, -network."
+    ),
+    choice(
         "--granularity",
         Granularity,
         default=str(Granularity.SUMMARY),
         shows_default=True,
         help="'time_series' also writes samples to OUTPUT_DIR/resource_utilization/*.db.",
     ),
-    _row(
+    option(
         "-o",
         "--output-dir",
         metavar="DIR",
         help="Directory for time-series files and workflow output. Default: output.",
     ),
-    _choice(
+    choice(
         "--accounting",
         Accounting,
         help="How to measure. Default: auto, the best available method.",
     ),
-    _row("--cwd", metavar="DIR", help="Working directory."),
-    _row("--env", kind="many", metavar="K=V", help="Set an environment variable. Repeatable."),
-    _row(
+    option("--cwd", metavar="DIR", help="Working directory."),
+    option("--env", kind="many", metavar="K=V", help="Set an environment variable. Repeatable."),
+    option(
         "--input",
         name="inputs",
         kind="many",
         metavar="PATH",
         help="Input file or glob; its size and hash are recorded. Repeatable.",
     ),
-    _row(
+    option(
         "--output",
         name="outputs",
         kind="many",
         metavar="PATH",
         help="Output file or glob; its size and hash are recorded at the end. Repeatable.",
     ),
-    _row("--container", metavar="IMAGE", help="Run in a container from this image."),
-    _choice(
+    option("--container", metavar="IMAGE", help="Run in a container from this image."),
+    choice(
         "--container-engine",
         ("docker", "podman", "apptainer"),
         help="Container engine. Default: docker or podman, whichever responds first.",
     ),
-    _row("--container-socket", metavar="PATH", help="Socket of the container engine."),
-    _row("--container-name", metavar="NAME", help="Container name. Default: chosen by the engine."),
-    _row(
+    option("--container-socket", metavar="PATH", help="Socket of the container engine."),
+    option("--container-name", metavar="NAME", help="Container name. Default: chosen by the engine."),
+    option(
         "--volume",
         name="volumes",
         kind="many",
         metavar="SRC:DST[:ro]",
         help="Mount a directory or volume. Repeatable.",
     ),
-    _row(
+    option(
         "--device",
         name="devices",
         kind="many",
         metavar="PATH",
         help="Pass a device to the container; for 'submit TOOL' also cpu, gpu or intel-gpu. Repeatable.",
     ),
-    _row("--container-network", metavar="MODE", help="Container network: none, host, bridge or a name."),
-    _row("--container-user", metavar="USER", help="User inside the container: NAME or UID[:GID]."),
-    _row("--container-workdir", metavar="DIR", help="Working directory inside the container."),
-    _row("--entrypoint", metavar="PROGRAM", help="Override the image's entrypoint."),
-    _row("--pull", kind="flag", help="Pull the image if it is missing."),
-    _row("--shell", metavar="LINE", help="Run a shell command line: --shell 'a | b'."),
-    _row(
+    option("--container-network", metavar="MODE", help="Container network: none, host, bridge or a name."),
+    option("--container-user", metavar="USER", help="User inside the container: NAME or UID[:GID]."),
+    option("--container-workdir", metavar="DIR", help="Working directory inside the container."),
+    option("--entrypoint", metavar="PROGRAM", help="Override the image's entrypoint."),
+    option("--pull", kind="flag", help="Pull the image if it is missing."),
+    option("--shell", metavar="LINE", help="Run a shell command line: --shell 'a | b'."),
+    option(
         "--notify",
         metavar="CMD",
         help="Run CMD when the job ends, without a shell; the record is on stdin as JSON.",
     ),
 )
 RUN_OPTIONS = (
-    _row("--report", metavar="FILE", help="Write the record to FILE as JSON."),
-    _row("--no-capture", kind="flag", help="Do not record output; the job inherits the terminal or pipes."),
-    _row("-q", "--quiet", kind="flag", help="Show no live line and no summary."),
-    _row("-v", "--verbose", kind="flag", help="Print the summary even without a terminal."),
-    _row("--queue", metavar="NAME", help="Queue to use with --engine celery."),
-    _row("--broker", metavar="URL", help="Broker to use with --engine celery."),
-    _choice(
+    option("--report", metavar="FILE", help="Write the record to FILE as JSON."),
+    option("--no-capture", kind="flag", help="Do not record output; the job inherits the terminal or pipes."),
+    option("-q", "--quiet", kind="flag", help="Show no live line and no summary."),
+    option("-v", "--verbose", kind="flag", help="Print the summary even without a terminal."),
+    option("--queue", metavar="NAME", help="Queue to use with --engine celery."),
+    option("--broker", metavar="URL", help="Broker to use with --engine celery."),
+    choice(
         "--retry-lost",
         RetryLost,
         help="If a worker is lost: 'safe' requeues its job, 'never' marks the job lost.",
     ),
 )
 ENGINE_OPTIONS = (
-    _choice(
+    choice(
         "--engine",
         ("local", "celery", "ray", "slurm"),
         help="Where to run: this machine, queue workers (celery) or a cluster. Default: local.",
     ),
-    _row("--address", metavar="ADDRESS", help="Ray cluster: HOST:PORT or auto."),
+    option("--address", metavar="ADDRESS", help="Ray cluster: HOST:PORT or auto."),
 )
 SLURM_OPTIONS = (
-    _choice(
+    choice(
         "--packing",
         ("jobs", "allocations"),
         help="Slurm: one sbatch per job, or allocations that jobs share. Default: chosen from the workflow.",
     ),
-    _row("--partition", metavar="NAME", help="Slurm partition."),
-    _row("--account", metavar="NAME", help="Slurm account to charge."),
-    _row("--qos", metavar="NAME", help="Slurm quality of service."),
-    _row("--constraint", metavar="FEATURES", help="Slurm node features: 'a100&ib'."),
-    _row("--nodes", kind="count", least=1, metavar="N", help="Slurm nodes per job or allocation."),
-    _row("--allocations", kind="count", least=1, metavar="N", help="Number of Slurm allocations to request."),
-    _row(
+    option("--partition", metavar="NAME", help="Slurm partition."),
+    option("--account", metavar="NAME", help="Slurm account to charge."),
+    option("--qos", metavar="NAME", help="Slurm quality of service."),
+    option("--constraint", metavar="FEATURES", help="Slurm node features: 'a100&ib'."),
+    option("--nodes", kind="count", least=1, metavar="N", help="Slurm nodes per job or allocation."),
+    option(
+        "--allocations", kind="count", least=1, metavar="N", help="Number of Slurm allocations to request."
+    ),
+    option(
         "--walltime",
         metavar="TIME",
         help="Time limit of the Slurm job or allocation: 90m, 2h, 02:00:00.",
     ),
-    _row(
+    option(
         "--sbatch",
         kind="many",
         metavar="OPTION",
@@ -193,36 +204,36 @@ SLURM_OPTIONS = (
 # For `run FILE` and `submit FILE`; options that are also in JOB_OPTIONS are described there for one
 # command.
 SPEC_OPTIONS = (
-    _row("-j", "--jobs", kind="count", least=1, metavar="N", help="Run at most N jobs at once."),
-    _row(
+    option("-j", "--jobs", kind="count", least=1, metavar="N", help="Run at most N jobs at once."),
+    option(
         "--time",
         metavar="TIME",
         help="Time limit of the run; starts no job that would exceed it.",
     ),
-    _row(
+    option(
         "--only",
         kind="many",
         metavar="JOB",
         help="Run only these jobs: name, glob or label:X. Repeatable.",
     ),
-    _row("--skip", kind="many", metavar="JOB", help="Skip these jobs and their dependents. Repeatable."),
-    _row("--until", kind="many", metavar="JOB", help="Run these jobs and their dependencies. Repeatable."),
-    _row(
+    option("--skip", kind="many", metavar="JOB", help="Skip these jobs and their dependents. Repeatable."),
+    option("--until", kind="many", metavar="JOB", help="Run these jobs and their dependencies. Repeatable."),
+    option(
         "--label",
         kind="many",
         metavar="LABEL",
         help="FILE: workers of this run also take jobs with this label (repeatable). "
         "COMMAND: only workers with this label may run it.",
     ),
-    _row(
+    option(
         "--rerun-changed",
         kind="flag",
         help="Run only jobs that changed since they last succeeded, and their dependents.",
     ),
-    _row("--dry-run", kind="flag", help="Show the plan without running anything."),
-    _row("--detach", kind="flag", help="Run in the background and print the run's ID."),
-    _row("--no-resource-monitoring", kind="flag", help="Take no samples."),
-    _choice(
+    option("--dry-run", kind="flag", help="Show the plan without running anything."),
+    option("--detach", kind="flag", help="Run in the background and print the run's ID."),
+    option("--no-resource-monitoring", kind="flag", help="Take no samples."),
+    choice(
         "--on-interrupt",
         ("drain", "kill"),
         default="drain",
@@ -233,19 +244,19 @@ SPEC_OPTIONS = (
 )
 # For `submit`; a job with any of the first three goes to queue workers.
 QUEUE_OPTIONS = (
-    _row("--queue", metavar="NAME", help="Queue to submit to. Default: the setting queue.name."),
-    _row("--broker", metavar="URL", help="Broker that wakes workers: redis://…, amqp://… or a directory."),
-    _choice(
+    option("--queue", metavar="NAME", help="Queue to submit to. Default: the setting queue.name."),
+    option("--broker", metavar="URL", help="Broker that wakes workers: redis://…, amqp://… or a directory."),
+    choice(
         "--retry-lost",
         RetryLost,
         help="If the worker is lost: 'safe' requeues the job, 'never' marks it lost.",
     ),
-    _row(
+    option(
         "--wait",
         kind="flag",
         help="Wait and print the result. The exit code is the job's, or that of 'run FILE'.",
     ),
-    _row(
+    option(
         "-t",
         "--wait-timeout",
         metavar="TIME",
@@ -253,27 +264,29 @@ QUEUE_OPTIONS = (
     ),
 )
 GLOBAL_OPTIONS = (
-    _row(
+    option(
         "--store",
         name="global_store",
         metavar="STORE",
         help="Store to use: a file or a PostgreSQL URL. Environment: JOBLENS_STORE.",
     ),
-    _row(
+    option(
         "--server",
         name="global_server",
         metavar="URL",
         help="Server to use in place of a store. Environment: JOBLENS_SERVER, JOBLENS_TOKEN.",
     ),
-    _row("--config", name="global_config", metavar="FILE", help="Configuration file; overrides the others."),
-    _row("--json", name="global_json", kind="flag", help="Print JSON."),
-    _choice(
+    option(
+        "--config", name="global_config", metavar="FILE", help="Configuration file; overrides the others."
+    ),
+    option("--json", name="global_json", kind="flag", help="Print JSON."),
+    choice(
         "--format",
         ("json", "text"),
         name="global_format",
         help="Output format; '--format json' is '--json'.",
     ),
-    _row(
+    option(
         "--no-color",
         name="global_no_color",
         kind="flag",
@@ -314,8 +327,7 @@ def first_word(arguments: list[str]) -> int | None:
 def parse(arguments: list[str]) -> dict[str, Any] | None:
     """Parses the arguments after `run` like click; None: click must parse them."""
     spec, arguments = split_spec(arguments)
-    given: dict[str, Any] = {row.name: _default(row) for row in _ROWS.values()}
-    given["spec"] = spec
+    values: dict[str, Any] = {**defaults_of(_ROWS.values()), "spec": spec}
     index = 0
     while index < len(arguments) and arguments[index].startswith("-") and arguments[index] != "-":
         argument = arguments[index]
@@ -329,42 +341,36 @@ def parse(arguments: list[str]) -> dict[str, Any] | None:
         if row.kind == "flag":
             if has_value:
                 return None
-            given[row.name] = True
+            values[row.name] = True
             continue
         if not has_value:
             if index == len(arguments):
                 return None
             value = arguments[index]
             index += 1
-        if not _take(given, row, value):
+        if not _take(values, row, value):
             return None
-    given["command_line"] = tuple(arguments[index:])
-    if spec is not None and given["command_line"]:
+    values["command_line"] = tuple(arguments[index:])
+    if spec is not None and values["command_line"]:
         return None  # click reports the error
-    return given
+    return values
 
 
-def _default(row: OptionRow) -> Any:
-    if row.kind == "flag":
-        return False
-    return () if row.kind == "many" else row.default
-
-
-def _take(given: dict[str, Any], row: OptionRow, value: str) -> bool:
+def _take(values: dict[str, Any], row: OptionRow, value: str) -> bool:
     """Returns False if click must handle the value."""
     if row.kind == "many":
-        given[row.name] += (value,)
+        values[row.name] += (value,)
         return True
     if row.kind == "choice" and value not in row.choices:
         return False
     try:
         if row.kind == "number":
-            given[row.name] = float(value)
+            values[row.name] = float(value)
         elif row.kind == "count":
-            given[row.name] = int(value)
-            return bool(row.least <= given[row.name] <= MOST_COUNT)
+            values[row.name] = int(value)
+            return bool(row.least <= values[row.name] <= MOST_COUNT)
         else:
-            given[row.name] = value
+            values[row.name] = value
     except ValueError:
         return False
     return True

@@ -37,10 +37,10 @@ class LiveLine:
         self.redraw_at_s = self._last_output_s + _QUIET_S if self._at_line_start else None
         if b"\x1b" in chunk or b"\x1b" in self._tail:
             recent = self._tail + chunk  # a sequence may come in two pieces
-            taken = max(recent.rfind(sequence) for sequence in TAKES_SCREEN)
-            given_back = max(recent.rfind(sequence) for sequence in GIVES_SCREEN_BACK)
-            if taken != given_back:
-                self._screen_is_taken = taken > given_back
+            taken_at = max(recent.rfind(sequence) for sequence in TAKES_SCREEN)
+            released_at = max(recent.rfind(sequence) for sequence in GIVES_SCREEN_BACK)
+            if taken_at != released_at:
+                self._screen_is_taken = taken_at > released_at
         self._tail = chunk[1 - LONGEST_SEQUENCE :]
 
     def draw(self, samples: list[Sample]) -> None:

@@ -88,14 +88,7 @@ class CallGuard:
     async def admit(self, call: Any, role: Role) -> Principal:
         """Raises SignInRequired, AccessDenied, or HttpProblem for too many calls."""
         scope = self._scope(call)
-        wait_s = self._rates.wait_s(scope["client"][0])
-        if wait_s > 0:
-            raise HttpProblem(
-                429,
-                "too many calls",
-                "wait; streams replace polling",
-                {"retry-after": str(max(1, round(wait_s)))},
-            )
+        self._rates.check(scope["client"][0], "too many calls", "wait; streams replace polling")
         principal = await self._principal(call, scope)
         principal.require(role)
         return principal
@@ -119,7 +112,7 @@ class CallGuard:
         return (await self._auth.caller(scope)).principal
 
     def _scope(self, call: Any) -> dict[str, Any]:
-        """Returns what decides about access, in the form of an HTTP request. No cookies: sessions are for
+        """Returns the facts that decide about access, as an HTTP request. No cookies: sessions are for
         browsers."""
         kinds = ("authorization", "x-forwarded-for")
         headers = [

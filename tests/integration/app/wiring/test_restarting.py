@@ -24,7 +24,7 @@ if "AGAIN" in os.environ:
 if "EARLY" in os.environ:
     os.kill(os.getpid(), signal.SIGTERM)
 print("restarts", flush=True)
-restarting.restart(sys.argv[1], {"AGAIN": "1"}, was_asked_to_end=lambda: bool(signals))
+restarting.restart(sys.argv[1], {"AGAIN": "1"}, is_stopping=lambda: bool(signals))
 """
 
 

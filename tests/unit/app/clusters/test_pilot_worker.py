@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joblens.app.clusters.pilot_worker import (
     _deadline_s,
-    _memory_given,
+    _node_memory,
     _options,
     _WalltimeWatch,
     allocation_exit_code,
@@ -159,8 +159,8 @@ def test_what_slurm_gave_is_what_is_shared_out() -> None:
     assert options.concurrency == 6
     assert options.pilot is not None
     assert options.pilot.memory_bytes == 2 << 30
-    assert _memory_given({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}) == 300 << 20
-    assert _memory_given({"SLURM_MEM_PER_NODE": "0"}) is None
+    assert _node_memory({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}) == 300 << 20
+    assert _node_memory({"SLURM_MEM_PER_NODE": "0"}) is None
 
 
 def test_at_the_end_of_its_walltime_a_worker_takes_nothing_more_and_then_ends_its_jobs() -> None:

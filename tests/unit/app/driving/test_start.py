@@ -125,6 +125,24 @@ def test_an_output_folder_that_cannot_be_made_is_refused(
     assert (started, len(created())) == ([], 1)
 
 
+@_cases({name: words for name, words in ALL.items() if name not in ("rerun", "resume")})
+def test_a_current_directory_that_was_removed_is_refused(
+    command: Sequence[str],
+    created: Callable[[], list[str]],
+    started: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main([str(tmp_path / word) if word == "flow.yaml" else word for word in command]) == 2
+    assert "the current directory no longer exists" in capsys.readouterr().err
+    assert (started, len(created())) == ([], 1)
+
+
 @_cases(DETACHED)
 def test_nothing_is_detached_inside_a_job(
     command: Sequence[str],

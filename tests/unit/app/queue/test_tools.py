@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.app.queue.tools import (
-    find_tool,
-    list_tools,
-    load_tools,
-    missing_for,
-    placed,
-    request_of,
-    tool_request,
-)
+from joblens.app.queue.tool_requests import missing_for, placed, request_of
+from joblens.app.queue.tools import find_tool, list_tools, load_tools, tool_request
 from joblens.model.delivery import SoughtProgram, ToolPrograms
 from joblens.model.errors import InputError, ToolError, UnknownTool
 from joblens.model.jobs.job import ContainerJob, Requirements

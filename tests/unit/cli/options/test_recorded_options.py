@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from joblens.cli.commands.run_spec import is_for_files, options_from
+from joblens.cli.commands.run_spec import OPTIONS_FOR_FILES, options_from
 from joblens.cli.options.run import OFFER_OPTIONS, offer_rows, with_offer
 from joblens.cli.options.table import (
     JOB_OPTIONS,
@@ -90,7 +90,7 @@ def _sample(name: str) -> Any:
 def test_an_option_is_recorded_refused_for_files_or_listed_as_not_needed(name: str) -> None:
     if name in NOT_RECORDED:
         return
-    if not is_for_files(name):
+    if name not in OPTIONS_FOR_FILES:
         return  # exit code 2: is for a single command
     assert name in SAMPLES or ROWS[name].kind == "flag", f"{name}: record it, or list it in NOT_RECORDED"
     engine = {"engine": ENGINE[name]} if name in ENGINE else {}
