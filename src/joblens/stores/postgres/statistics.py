@@ -1,7 +1,5 @@
 """Statistics over ended jobs in a PostgreSQL store."""
 
-from itertools import starmap
-
 from msgspec.structs import replace
 
 from joblens.analysis.numbers.statistics import LOG_GAMMA, SMALLEST, ZERO_BUCKET
@@ -9,7 +7,7 @@ from joblens.model.history import HistoryQuery, Statistics
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.selection import conditions_of
 from joblens.stores.postgres.sql import asker, queries_of
-from joblens.stores.sql.batch import METRICS, UNITS, EndedJob, Sum, Sums, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.batch import METRICS, UNITS, Sum, Sums, needs_jobs, statistics_of, sums_of
 
 
 def statistics(connection: Connection, query: HistoryQuery) -> Statistics:
@@ -36,7 +34,7 @@ def sums_from_jobs(connection: Connection, query: HistoryQuery) -> Sums:
     """Aggregates the jobs here, with the arithmetic of the stored sums, equal to the last bit."""
     conditions, values = conditions_of(query)
     sql = queries_of("reading.sql")["ended_numbers"].format(conditions=conditions)
-    return sums_of(starmap(EndedJob, connection.execute(sql.encode(), values)))
+    return sums_of(connection.execute(sql.encode(), values))
 
 
 def stored_sums(connection: Connection, query: HistoryQuery) -> Sums:

@@ -66,7 +66,7 @@ class KnownJob(msgspec.Struct):
 
     def row(self) -> tuple[Any, ...]:
         state = self.number, self.status.value, self.began_at_us, self.attempt_number
-        return *state, *self.ending, self.host
+        return *state, *self.ending.row(), self.host
 
 
 def known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:
@@ -319,7 +319,7 @@ class Batch(BatchRows):
                     change.uuid,
                     *described,
                     *state,
-                    *ending_of(change.outcome),
+                    *ending_of(change.outcome).row(),
                     *link,
                     number,
                     change.fence,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from joblens.analysis.numbers.statistics import bucket_of, distribution, merge
 from joblens.files.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
@@ -39,17 +40,11 @@ METRICS = ("duration", "cpu", "memory")
 UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored units per displayed unit
 
 
-class EndedJob(NamedTuple):
-    """An ended job as the statistics count it. The last three are in the order of METRICS."""
-
-    tool: str
-    status: str
-    duration_us: int | None
-    cpu_usec: int | None
-    memory_bytes: int | None
+# An ended job as the statistics count it, and as queries return it: tool, status and METRICS.
+EndedJob = tuple[str, str, int | None, int | None, int | None]
 
 
-class Ending(NamedTuple):
+class Ending(Struct, frozen=True):
     """Columns of a job's row that its outcome sets."""
 
     ended_at_us: int | None = None
@@ -60,7 +55,10 @@ class Ending(NamedTuple):
     reason: str | None = None
 
     def as_counted(self, tool: str, status: Status) -> EndedJob:
-        return EndedJob(tool, status.value, self.duration_us, self.cpu_usec, self.memory_bytes)
+        return tool, status.value, self.duration_us, self.cpu_usec, self.memory_bytes
+
+    def row(self) -> tuple[int | str | None, ...]:
+        return astuple(self)
 
 
 class Sum:

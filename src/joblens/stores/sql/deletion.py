@@ -93,7 +93,7 @@ def _note(ask: Ask, deleted: DeletedJobs, row: tuple[Any, ...], by: str, at_us: 
     )
     ask("insert_one_audit_entry", *audit_row(AuditNoted(entry)))
     deleted.tombstones.append(tombstone_of((uuid, number, external_id, name, user, status, at_us, by)))
-    deleted.sums.append(EndedJob(tool, status, duration_us, cpu_usec, memory_bytes))
+    deleted.sums.append((tool, status, duration_us, cpu_usec, memory_bytes))
     if started.provenance:
         deleted.digests.add(started.provenance)
 

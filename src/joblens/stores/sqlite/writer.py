@@ -170,7 +170,7 @@ class KnownJob(msgspec.Struct):
     has_free_ticket: bool  # no worker holds it
 
     def ended(self) -> EndedJob:
-        return EndedJob(self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes)
+        return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
 
 
 def record_changes(
@@ -284,7 +284,7 @@ class Batch(BatchRows):
             *described,
             status,
             began,
-            *ending,
+            *ending.row(),
             *self._link(job),
             change.fence,
             host_of(change.attempt),
@@ -333,7 +333,7 @@ class Batch(BatchRows):
             self._over.append((known.uuid, outcome.status))
             known.duration_us, known.cpu_usec = ending.duration_us, ending.cpu_usec
             known.memory_bytes = ending.memory_bytes
-            self._row("set_ended", outcome.status.value, *ending, known.number)
+            self._row("set_ended", outcome.status.value, *ending.row(), known.number)
             self._row("set_outcome_detail", details[2], known.number)
         self._count(was_over, known.ended() if known.status.is_final else None)
 
