@@ -22,7 +22,10 @@ def test_a_directory_is_no_store_and_nothing_is_written_beside_it(
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [("run", "--", "true"), ("history",), ("serve",)])
+@pytest.mark.parametrize(
+    "command",
+    [("run", "--", "true"), ("history",), pytest.param(("serve",), marks=pytest.mark.needs("uvicorn"))],
+)
 def test_a_device_is_no_store_and_is_not_read(joblens: RunJoblens, command: tuple[str, ...]) -> None:
     done = joblens("--store", "/dev/zero", *command, code=2)
     assert "is not a regular file" in done.stderr

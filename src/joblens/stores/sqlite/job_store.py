@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -62,10 +63,17 @@ class SqliteJobStore:
         self._numbers: dict[str, int] = {}  # running jobs whose samples are written here
         self._next_index: dict[str, int] = {}  # and the index of the next sample
         self._older: OlderStore | None = None
+        self._open = partial(
+            open_connection,
+            path,
+            read_only=read_only,
+            busy_timeout_s=busy_timeout_s,
+            warn=warn,
+            mountinfo=mountinfo,
+        )
+        self._is_stale = False  # the connection can read at most
         with store_errors(path):
-            self._connection, is_older = open_connection(
-                path, read_only=read_only, busy_timeout_s=busy_timeout_s, warn=warn, mountinfo=mountinfo
-            )
+            self._connection, is_older = self._open()
             if is_older:
                 from joblens.stores.sqlite.migration import OlderStore
 
@@ -213,7 +221,17 @@ class SqliteJobStore:
         with self._lock, store_errors(self.url):
             if self._older is not None:
                 self._connection = self._older.to_read()
-            yield self._connection
+            elif self._is_stale:
+                self._connection.close()
+                self._connection, _ = self._open()
+                self._is_stale = False
+            try:
+                yield self._connection
+            except (apsw.ReadOnlyError, apsw.IOError):
+                # SQLite keeps a log that it could only read when it opened it, such as one that another
+                # user's process was just creating.
+                self._is_stale = True
+                raise
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -3,7 +3,9 @@
 import contextlib
 import os
 import stat
+import tempfile
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -423,3 +425,34 @@ def test_a_batch_of_outcomes_waits_for_the_disk_and_one_of_samples_does_not(path
     store.apply([ended("a1")])
     assert store._connection.pragma("synchronous") == 2
     store.close()
+
+
+@pytest.mark.root
+def test_a_log_that_could_only_be_read_when_it_was_opened_is_written_once_it_is_ours() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/joblens.db"
+        os.chown(folder, _NOBODY, _NOBODY)
+        with _as_nobody():
+            SqliteStore(path).close()
+        Path(f"{path}-wal").touch(0o644)  # as root's process leaves it for a moment
+        with _as_nobody():
+            store = SqliteStore(path)
+            with pytest.raises(StoreError):
+                store.apply([queued("a")])
+        os.chown(f"{path}-wal", _NOBODY, _NOBODY)
+        with _as_nobody():
+            store.apply([queued("a")])
+            assert store.count(HistoryQuery()) == 1
+            store.close()
+
+
+_NOBODY = 65534
+
+
+@contextlib.contextmanager
+def _as_nobody() -> Iterator[None]:
+    os.seteuid(_NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
