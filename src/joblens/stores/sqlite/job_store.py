@@ -189,12 +189,12 @@ class SqliteJobStore:
         raise UnknownJob(f"no job has the ID '{uuid}'")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or type(self) is not SqliteJobStore:
-            raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
-        from joblens.stores.sqlite import SqliteStore
+        if not name.startswith("_"):
+            from joblens.stores.sqlite import SqliteStore
 
-        self.__class__ = SqliteStore
-        return getattr(self, name)
+            if type(self) is SqliteJobStore:  # else another thread has changed it since the lookup
+                self.__class__ = SqliteStore
+        return object.__getattribute__(self, name)
 
     @contextmanager
     def _write(self, *, for_good: bool) -> Iterator[apsw.Connection]:

@@ -17,6 +17,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
 from joblens.model.writes import SamplesTaken
 from joblens.stores.sqlite import SqliteStore
+from joblens.stores.sqlite.job_store import SqliteJobStore
 from joblens.stores.sqlite.opening import APPLICATION_ID, SCHEMA_VERSION
 from joblens.stores.sqlite.sql import migration_files, read_text
 from tests.builders.writes import ended, queued, samples, started, threads, whole_job
@@ -456,3 +457,13 @@ def _as_nobody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+def test_two_threads_may_ask_the_first_question_of_a_process_that_runs_jobs(path: str) -> None:
+    store = SqliteJobStore(path)
+    look_up = SqliteJobStore.__getattr__  # called by a thread that did not find the question
+    assert store.running() == []  # and meanwhile another thread asked one
+    assert look_up(store, "cancel_requests")() == {}
+    with pytest.raises(AttributeError, match="unknown"):
+        look_up(store, "unknown")
+    store.close()
