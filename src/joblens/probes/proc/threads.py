@@ -143,6 +143,7 @@ class ThreadsProbe:
         self._seen = self._missed = 0
         self._unread: set[int] = set()  # that are there, and have not been read once
         self._turn = 0
+        self._is_complete = False  # the last scan reached every thread
         self._last: ThreadTable | None = None
         self._earlier = earlier
         self._not_met: dict[int, ThreadUse] = {}
@@ -166,7 +167,7 @@ class ThreadsProbe:
     @property
     def is_stable(self) -> bool:
         """The last scan was not stopped by its budget."""
-        return not self._unread and all(
+        return self._is_complete and all(
             state.cpu_ns == state.read_at_cpu_ns for state in self._living.values()
         )
 
@@ -185,7 +186,7 @@ class ThreadsProbe:
 
     def _sample(self) -> None:
         """Updates the living threads."""
-        budget = _Budget()
+        budget, is_spent = _Budget(), False
         there = self._list()
         for tid in self._living.keys() - there.keys():
             self._end(tid)
@@ -195,13 +196,14 @@ class ThreadsProbe:
         order = list(there)
         first = self._turn % len(order) if order else 0
         for number, tid in enumerate((*order[first:], *order[:first])):
-            if budget.is_spent(_TIMES_NS):
+            if is_spent := budget.is_spent(_TIMES_NS):
                 self._turn = first + number
                 break
             with suppress(OSError):  # it has just ended
                 self._update(tid, there[tid])
         self._missed += len(self._unread - there.keys())
         self._unread = there.keys() - self._living.keys()
+        self._is_complete = not is_spent and not self._unread
         ran = [tid for tid, state in self._living.items() if state.cpu_ns != state.read_at_cpu_ns]
         for tid in sorted(ran, key=lambda tid: self._living[tid].read_at_cpu_ns - self._living[tid].cpu_ns):
             if budget.is_spent(_SCAN_NS):

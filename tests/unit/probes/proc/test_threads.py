@@ -269,6 +269,27 @@ def test_a_look_that_takes_too_long_goes_on_where_it_stopped(
     assert (table.seen, table.unread, table.cpu_usec) == (10, 0, 1000 * sum(range(900, 910)))
 
 
+def test_a_look_that_did_not_reach_every_thread_is_not_the_last_of_an_idle_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = _Machine(tmp_path)
+    for tid in range(900, 910):
+        machine.thread(tid, 10)
+    probe = machine.probe()
+    probe.read()
+    stable = [probe.is_stable]
+    for tid in range(900, 910):
+        machine.thread(tid, 20)  # all of them have run, and sleep now
+    clock = iter(range(10**6))
+    with monkeypatch.context() as hurried:
+        hurried.setattr(threads, "_TIMES_NS", 3)
+        hurried.setattr("time.thread_time_ns", lambda: next(clock))
+        assert _table(probe).cpu_usec < 10 * 20_000
+        stable.append(probe.is_stable)
+    assert _table(probe).cpu_usec == 10 * 20_000
+    assert [*stable, probe.is_stable] == [True, False, True]
+
+
 def test_threads_that_ended_unread_are_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = _Machine(tmp_path)
     for tid in range(900, 910):
