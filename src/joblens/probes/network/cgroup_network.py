@@ -65,15 +65,17 @@ class InterfacesProbe:
         # last reading: an engine removes a container's interfaces at its end
         self._seen: dict[str, InterfaceIo] = {}
         self._readings = 0
+        self._has_searched = False
 
     @property
     def is_stable(self) -> bool:
-        """The processes share the machine's interfaces until one of them enters another namespace."""
-        return self._file < 0
+        """The last reading found no other namespace; entering one takes CPU time."""
+        return self._file < 0 and self._has_searched
 
     def read(self) -> dict[str, Any]:
         self._readings += 1
-        if self._file < 0 and (self._readings <= _OFTEN or self._readings % _SELDOM == 0):
+        self._has_searched = self._readings <= _OFTEN or self._readings % _SELDOM == 0
+        if self._file < 0 and self._has_searched:
             self._find_namespace()
         if self._file < 0:
             return {}

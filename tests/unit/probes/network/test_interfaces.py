@@ -128,3 +128,21 @@ def test_a_namespace_that_had_a_name_before_the_job_began_is_older(tmp_path: Pat
     probe = InterfacesProbe(lambda: [8], proc=proc, named=str(named))
     assert probe.read()["interfaces"]["eth0.1"] == InterfaceIo()
     probe.close()
+
+
+def test_readings_continue_until_one_has_searched_for_a_namespace(tmp_path: Path) -> None:
+    """A job enters one, and sleeps."""
+    probe = InterfacesProbe(lambda: [7], proc=proc_with(tmp_path, self="a", p7="a"))
+    for _ in range(10):
+        probe.read()
+    stable = [probe.is_stable]
+    link = tmp_path / "7" / "ns" / "net"
+    link.unlink()
+    link.symlink_to(tmp_path / "namespace-b")
+    (tmp_path / "namespace-b").touch()
+    readings = [probe.read()]  # this one does not search
+    stable.append(probe.is_stable)
+    while not readings[-1] and len(readings) < 20:
+        readings.append(probe.read())
+    assert stable == [True, False]
+    assert list(readings[-1]["interfaces"]) == ["lo", "eth0.1"]
