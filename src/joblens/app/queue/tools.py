@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.app.jobs.requests import mapping_of
+from joblens.app.jobs.requests import current_dir, mapping_of
 from joblens.app.queue.tool_requests import Choices, ToolRun, missing_for, tool_run
 from joblens.app.wiring.drivers import home_dir, user_config_path
 from joblens.app.wiring.machine import missing_device
@@ -69,7 +69,7 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
     """Returns the command of a worker. Scripts are searched from `cwd`, then among the tool's own. `here`:
     it runs on this machine, so its program and its device must exist; otherwise only names are used. Raises
     ToolError."""
-    where = os.path.abspath(cwd or os.getcwd())
+    where = os.path.abspath(cwd or current_dir())
     found = find_tool(tool, where) if isinstance(tool, str) else tool
     choices = Choices(
         device=device,
@@ -105,7 +105,7 @@ def tool_shelf(cwd: str | None = None) -> ToolShelf:
     tools: dict[str, Tool] = {}
     broken: dict[str, ToolError] = {}
     skipped = []
-    for folder, is_built_in in _folders(os.path.abspath(cwd or os.getcwd())):
+    for folder, is_built_in in _folders(os.path.abspath(cwd or current_dir())):
         reason = "" if is_built_in or not os.path.isdir(folder) else _skip_reason(folder)
         for path in _files_in(folder) if not reason else ():
             if not is_built_in and (of_file := _skip_reason(path)):

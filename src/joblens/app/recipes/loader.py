@@ -1,12 +1,12 @@
 """Loader of recipe files: looks up and checks their operators; the list of operators."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.app.jobs.requests import current_dir
 from joblens.model.errors import InputError, RecipeError, UnknownOperator
 from joblens.model.recipes.recipe import DEFAULT_NP, Executor, OperatorCall, OperatorInfo, Recipe, RecipePlan
 from joblens.spec.formats.documents import Document, format_of, read_document
@@ -81,7 +81,7 @@ def load_recipe(path: str, overrides: Mapping[str, Any]) -> LoadedRecipe:
 def loaded_from_text(
     text: str, form: str, path: str, overrides: Mapping[str, Any], *, is_file: bool = True
 ) -> LoadedRecipe:
-    reading = read_recipe(text, form, path, cwd=os.getcwd(), given=overrides)
+    reading = read_recipe(text, form, path, cwd=current_dir(), given=overrides)
     if reading.recipe is None:
         _refuse_workflows(path, reading.document)
         problems = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]

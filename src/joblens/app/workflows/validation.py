@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from joblens.app.jobs.requests import current_dir
 from joblens.app.wiring.machine import machine_offer
 from joblens.app.workflows.loader import LoadedSpec
 from joblens.engine.schedule.capacity import RunCapacity
@@ -71,7 +72,7 @@ def check_spec(loaded: LoadedSpec, offer: RunCapacity | None = None, engine: str
             *_without_requirements(plan),
             *_too_large(plan, offer or machine_offer(RunOptions())),
             *loaded.warnings_for(engine),
-            *misplaced_scripts(plan, loaded.path, os.getcwd()),
+            *misplaced_scripts(plan, loaded.path, current_dir()),
             *_missing_inputs(plan),
         ),
     )

@@ -47,6 +47,7 @@ def submit(session: Session, values: dict[str, Any]) -> None:
 def _submit_command(session: Session, values: dict[str, Any]) -> None:
     from msgspec.structs import replace
 
+    from joblens.app.jobs.requests import current_dir
     from joblens.app.server.changes import SubmitJob
     from joblens.cli.commands.submitted import report_submitted
     from joblens.cli.options.request import request_from
@@ -57,7 +58,7 @@ def _submit_command(session: Session, values: dict[str, Any]) -> None:
     _refuse_other_options(values, _OF_COMMANDS)
     request = request_from(values, background=True)
     if request.cwd is None and server.address.scheme == "unix":
-        request = replace(request, cwd=os.getcwd())  # the same machine
+        request = replace(request, cwd=current_dir())  # the same machine
     body = SubmitJob(
         request=request,
         queue=values["queue"] or "",
@@ -70,6 +71,7 @@ def _submit_command(session: Session, values: dict[str, Any]) -> None:
 
 def _submit_file(session: Session, values: dict[str, Any]) -> None:
     from joblens.app.jobs.preparation import parse_params
+    from joblens.app.jobs.requests import current_dir
     from joblens.app.workflows.loader import load_spec
     from joblens.model.runs.run import Run
 
@@ -80,7 +82,7 @@ def _submit_file(session: Session, values: dict[str, Any]) -> None:
         session.warn(warning)
     body = {
         "workflow": loaded.document.value,
-        "cwd": os.path.abspath(values["cwd"] or os.getcwd()),
+        "cwd": os.path.abspath(values["cwd"] or current_dir()),
         "output_dir": values["output_dir"] or "output",
         "parameters": parameters,
     }
