@@ -163,8 +163,8 @@ class Recorder:
         self, writes: Sequence[Write], *, can_wait: bool = False, then: Callable[[], None] | None = None
     ) -> int:
         """Returns a ticket: once `applied` has reached it, the facts are safe, except those of jobs in
-        `unwritten`. Facts that can wait are written together with the first fact after `_TIMEOUT_S`, because
-        waking up costs more than writing. `then` is called on the recorder's thread afterwards."""
+        `unwritten`. Facts that can wait are written together with the first fact or poll after `_TIMEOUT_S`,
+        because waking up costs more than writing. `then` is called on the recorder's thread afterwards."""
         with self._changed:
             self._waiting.extend(writes)
             self._taken += len(writes)
@@ -326,7 +326,8 @@ class Recorder:
                 poll()
         with self._changed:
             questions, self._questions = self._questions, []
-            is_due, self._is_due = self._is_due, False
+            has_waited = bool(self._waiting) and time.monotonic() - self._applied_at_s >= _TIMEOUT_S
+            is_due, self._is_due = self._is_due or has_waited, False
         if is_due:
             self._apply_safely()
         for question in questions:

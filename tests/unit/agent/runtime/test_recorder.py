@@ -318,3 +318,15 @@ def test_a_poll_that_is_nearly_due_is_made_together_with_a_sample() -> None:
     recorder.put([samples("a1", 1, 1)], can_wait=True)
     wait_until(lambda: polled, what="the poll")
     recorder.close()
+
+
+def test_facts_that_can_wait_are_written_at_a_poll_if_nothing_else_follows(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is sampled every hour shows its first sample and its environment soon."""
+    monkeypatch.setattr("joblens.agent.runtime.recorder._POLL_S", 0.06)
+    monkeypatch.setattr("joblens.agent.runtime.recorder._TIMEOUT_S", 0.1)
+    recorder.add_poll(lambda: None)
+    recorder.write([queued("a1"), started("a1")])
+    recorder.put([samples("a1", 0, 1)], can_wait=True)
+    wait_until(lambda: recorder.read(lambda store: store.samples("a1")), what="the sample")
