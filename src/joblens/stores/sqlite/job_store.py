@@ -224,7 +224,7 @@ class SqliteJobStore:
             elif self._is_stale:
                 self._connection.close()
                 self._connection, _ = self._open()
-                self._is_stale = False
+                self._is_stale, self._syncs_each_commit = False, True
             try:
                 yield self._connection
             except (apsw.ReadOnlyError, apsw.IOError):

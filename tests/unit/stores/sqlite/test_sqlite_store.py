@@ -467,3 +467,13 @@ def test_two_threads_may_ask_the_first_question_of_a_process_that_runs_jobs(path
     with pytest.raises(AttributeError, match="unknown"):
         look_up(store, "unknown")
     store.close()
+
+
+def test_samples_are_not_synced_one_by_one_on_a_connection_that_was_opened_again(path: str) -> None:
+    store = SqliteJobStore(path)
+    store.apply([queued("a1"), started("a1"), samples("a1", 0, 1)])
+    for index in (1, 2):
+        store.apply([samples("a1", index, 1)])
+        assert store._connection.pragma("synchronous") == 1
+        store._is_stale = True
+    store.close()
