@@ -29,9 +29,13 @@ def list_operators(custom_paths: Sequence[str] = ()) -> list[OperatorInfo]:
 def describe_operator(name: str, custom_paths: Sequence[str] = ()) -> OperatorInfo:
     """Raises UnknownOperator with the nearest name."""
     from joblens.data.registry.info import describe
+    from joblens.data.registry.lookup import where_they_are
 
     _load(custom_paths)
-    return describe(name)
+    try:
+        return describe(name)
+    except UnknownOperator as error:
+        raise UnknownOperator(str(error), hint=where_they_are("add --path for your own")) from None
 
 
 def _load(custom_paths: Sequence[str]) -> None:
@@ -254,7 +258,9 @@ def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
+    except FileNotFoundError:
+        raise RecipeError(f"there is no file '{path}'") from None
     except OSError as error:
-        raise RecipeError(f"{path}: {error.strerror}") from error
+        raise RecipeError(f"'{path}' cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path} is not text: {error.reason} at byte {error.start}") from error

@@ -104,7 +104,7 @@ def list_tokens(session: Session, everything: bool) -> None:
 )
 @shared_options
 def rotate(session: Session, token: str, overlap: str) -> None:
-    """Replace a token by a new one with the same rights and lifetime."""
+    """Replace a token with a new one with the same rights and lifetime."""
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.server.access import local_owner, rotate_token
 
