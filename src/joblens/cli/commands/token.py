@@ -149,4 +149,4 @@ def _expiry(token: ApiToken, now_us: int) -> str:
         return "revoked"
     if token.expires_at_us is None:
         return "never"
-    return "expired" if token.expires_at_us <= now_us else format_instant(token.expires_at_us)[:16]
+    return "expired" if token.expires_at_us <= now_us else f"{format_instant(token.expires_at_us)[:16]}Z"
