@@ -214,7 +214,7 @@ def _rows_as_written(given: SizingInput, size: int, largest: int, reasons: list[
         rows = max(1, int(most / given.row_bytes))
         reasons.append(f"{rows:,} rows per partition: partition.size {size:,} is more than {why} allows")
         return rows
-    reasons.append(f"{size:,} rows per partition: partition.size")
+    reasons.append(f"{size:,} rows per partition: set by partition.size")
     return size
 
 
