@@ -171,13 +171,15 @@ def _run_with_click(arguments: list[str]) -> int:
 
 
 def _message(error: "click.ClickException") -> str:
+    import re
+
     import click
 
     if not isinstance(error, click.NoSuchOption):
-        # click lists choices one per line, and calls a bounded number an integer range
-        return " ".join(error.format_message().split()).replace(
-            " is not a valid integer range.", " is not a number."
-        )
+        # click lists choices one per line and names its types
+        text = " ".join(error.format_message().split())
+        text = re.sub(r" is not a valid (float|integer)( range)?\.", " is not a number.", text)
+        return text.replace(" is not in the range x>=", " is less than ")
     from joblens.cli.commands.other_names import no_such_option
 
     return no_such_option(error)

@@ -54,7 +54,7 @@ PLAN = RecipePlan(
     workers=2,
     budget_bytes=2048 * MIB,
     total_bytes=200 * MIB,
-    reasons=("memory budget 2.0 GiB: half of 4.0 GiB free", "2 workers: np"),
+    reasons=("memory budget 2.0 GiB: half of 4.0 GiB free", "2 workers: set by np"),
 )
 SNAPSHOT = JobSnapshot(
     job_id=PLAN.job_id,

@@ -98,7 +98,7 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     ("arguments", "message"),
     [
         (["echo {}"], "no values"),
-        (["echo {x}", "--param", "x=1:3"], "before it"),
+        (["echo {x}", "--param", "x=1:3"], "--param after the command is part of the command"),
         (["exit {}", ":::", "0", "1", "--json"], "--json is among the values"),
         (["exit {}", ":::", "0", "1", "--name=x"], "--name=x is among the values"),
         (["echo {}", ":::"], "followed by nothing"),

@@ -161,6 +161,11 @@ def test_mistakes_end_with_2_and_nothing_is_written(place: Path, joblens: RunJob
     done = joblens("process", recipe, cwd=place, code=2)
     assert "unknown operator 'image_aspect_ratio_filter'\n" in done.stderr
     assert "see 'joblens operators' for all " in done.stderr
+    (place / "two.yaml").write_text("process: [nope_filter]\n")
+    done = joblens("process", "two.yaml", cwd=place, code=2)
+    assert "2 problems in two.yaml" in done.stderr
+    assert "the recipe needs 'dataset_path'" in done.stderr
+    assert "unknown operator 'nope_filter'" in done.stderr
     assert not (place / "out").exists()
 
 

@@ -30,6 +30,7 @@ def test_a_run_of_one_job_in_between_does_not_hide_the_successes_before(cli: Wor
     rows = cli.call("workflows", "show", "chain", "--json", code=0).json["runs"]
     assert rows[-1]["completed"] == 3
     assert "Nothing needs to run again" in cli.call("rerun", "1.3", "--failed", code=0).stdout
+    assert "no job runs again" in cli.call("run", cli.write(CHAIN), "--rerun-changed", code=0).stderr
 
 
 def test_a_job_that_failed_since_runs_again_and_the_reason_says_so(cli: WorkflowCli) -> None:

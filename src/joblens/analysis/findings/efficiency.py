@@ -95,7 +95,7 @@ def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample])
     if outcome.usage.pids_limit_events and outcome.reason != "limit":
         limit = record.job.requirements.pids
         times = outcome.usage.pids_limit_events
-        text = f"could not start a process {times} times: its pids limit was reached"
+        text = f"could not start a process {counted(times, 'time')}: its pids limit was reached"
         yield Finding(Code.PIDS_LIMIT, Severity.PROBLEM, text, f"--pids {2 * limit}" if limit else "")
     if outcome.duration_s >= _MIN_DURATION_S and outcome.usage.cpu_total_usec is not None:
         yield from _cpu_size(record, outcome, samples, outcome.usage.cpu_total_usec)

@@ -223,6 +223,9 @@ def _last_line(outcome: Outcome) -> str:
 def _see_stderr(record: Record) -> str:
     if record.job.attached:
         return ""  # its output is not recorded
+    outcome = record.outcome
+    if outcome is not None and outcome.stderr_bytes == 0:
+        return f"joblens logs {_ident(record)}" if outcome.stdout_bytes else ""
     return f"joblens logs {_ident(record)} --stderr"
 
 

@@ -97,7 +97,7 @@ def choose_sizing(given: SizingInput) -> Sizing:
             exactly = number
         expected = max(at_least, math.ceil(given.total_bytes / target))
         if rows is None and expected < workers:
-            reasons.append(f"{counted(expected, 'worker')}: no more partitions to process")
+            reasons.append(f"{counted(expected, 'worker')}: one per partition")
             workers = expected
     return Sizing(
         target_bytes=target,
@@ -146,14 +146,14 @@ def _workers(given: SizingInput, budget: int, reasons: list[str]) -> int:
         reasons.append(f"{counted(workers, 'worker')}: {given.cores} CPUs available")
     else:
         workers = max(1, given.np)
-        reasons.append(f"{counted(workers, 'worker')}: np")
+        reasons.append(f"{counted(workers, 'worker')}: set by np")
         if not given.is_np_given and given.cores < workers:
             workers = given.cores
             reasons[-1] = f"{counted(workers, 'worker')}: one per available CPU, np is not set"
     most = given.settings.max_concurrent_partitions
     if most is not None and most < workers:
         workers = max(1, most)
-        reasons.append(f"{counted(workers, 'worker')}: max_concurrent_partitions")
+        reasons.append(f"{counted(workers, 'worker')}: limited by max_concurrent_partitions")
     needed = given.memory.needed_bytes(min(SMALLEST_BY_MEMORY_BYTES, given.total_bytes))
     affordable = max(1, budget // max(1, needed))
     if budget < given.memory.base_bytes:
@@ -170,19 +170,19 @@ def _target(given: SizingInput, reasons: list[str]) -> int:
     settings = given.settings
     number = None if given.is_automatic else settings.num_of_partitions
     if number:
-        reasons.append(f"{number} partitions: num_of_partitions")
+        reasons.append(f"{counted(number, 'partition')}: set by num_of_partitions")
         return max(1, math.ceil(given.total_bytes / number))
     megabytes = settings.target_size_mb or DEFAULT_TARGET_MB
-    why = "target_size_mb" if settings.target_size_mb else "the default"
+    why = "set by target_size_mb" if settings.target_size_mb else "the default"
     if settings.max_size_mb and settings.max_size_mb < megabytes:
-        megabytes, why = settings.max_size_mb, "max_size_mb"
+        megabytes, why = settings.max_size_mb, "limited by max_size_mb"
     reasons.append(
-        f"partitions of {megabytes:g} MiB in memory, {megabytes / IN_MEMORY:g} MiB of the files: {why}"
+        f"partition size {megabytes:g} MiB in memory, about {megabytes / IN_MEMORY:g} MiB in the files: {why}"
     )
     if given.is_automatic and given.skew > 0.7:
         megabytes *= 0.8
         reasons.append(
-            f"partitions of {megabytes:.3g} MiB in memory: row sizes vary; smaller partitions balance that"
+            f"partition size {megabytes:.3g} MiB in memory: row sizes vary; smaller partitions balance that"
         )
     return max(LEAST_BYTES, _file_bytes(megabytes))
 
@@ -197,7 +197,7 @@ def _within_memory(given: SizingInput, target: int, largest: int, share: int, re
     if largest >= min(target, max(1, given.total_bytes)):
         return target
     reasons.append(
-        f"partitions of {format_bytes(largest)}: a worker may use {format_bytes(share)} and needs "
+        f"partition size {format_bytes(largest)}: a worker may use {format_bytes(share)} and needs "
         f"{format_bytes(given.memory.base_bytes)} + {given.memory.per_byte:.1f} times its partition "
         f"({given.memory.source})"
     )
@@ -214,7 +214,7 @@ def _rows_as_written(given: SizingInput, size: int, largest: int, reasons: list[
         rows = max(1, int(most / given.row_bytes))
         reasons.append(f"{rows:,} rows per partition: partition.size {size:,} is more than {why} allows")
         return rows
-    reasons.append(f"{size:,} rows per partition: partition.size")
+    reasons.append(f"{size:,} rows per partition: set by partition.size")
     return size
 
 

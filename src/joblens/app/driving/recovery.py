@@ -99,7 +99,7 @@ class JobReset(Struct, frozen=True):
 def plan_reset(store: Store, run: Run, indexes: Collection[int]) -> JobReset:
     """Returns the jobs and their dependents, without cancelled ones that are not among `indexes`."""
     state = state_of_run(store, run)
-    jobs = [state.jobs[index] for index in with_dependants(state, indexes, cancelled_jobs(store, run))]
+    jobs = [state.jobs[index] for index in with_dependents(state, indexes, cancelled_jobs(store, run))]
     return JobReset(
         names=tuple(job.name for job in jobs if job.index in indexes),
         dependents=tuple(job.name for job in jobs if job.index not in indexes),
@@ -113,8 +113,8 @@ def last_attempt(job: JobStanding) -> int:
     return job.results[-1].attempt if job.results and job.kept_from is None else 0
 
 
-def with_dependants(state: RunState, indices: Collection[int], cancelled: Collection[int] = ()) -> list[int]:
-    """Returns the jobs and all their dependants. Jobs that are not part of this run stay so, and so do
+def with_dependents(state: RunState, indices: Collection[int], cancelled: Collection[int] = ()) -> list[int]:
+    """Returns the jobs and all their dependents. Jobs that are not part of this run stay so, and so do
     `cancelled` jobs, unless they are named."""
     behind = Graph(state.plan).behind(sorted(indices))
     excluded = set(cancelled) - set(indices)
@@ -177,10 +177,10 @@ def jobs_to_run(found: RunFailures, jobs: Sequence[JobRecovery]) -> tuple[int, .
     """Returns failed jobs that are retried, their dependents, and unfinished jobs."""
     retried = [one.failure.index for one in jobs if one.is_retried]
     standing = found.state.jobs
-    waiting = [index for index in with_dependants(found.state, retried) if _can_run(standing[index])]
+    waiting = [index for index in with_dependents(found.state, retried) if _can_run(standing[index])]
     unfinished = [job.index for job in standing if job.is_left]
     skipped = [one.failure.index for one in jobs if not one.is_retried] + sorted(found.cancelled)
-    held_up = set(with_dependants(found.state, skipped)) if skipped else set()
+    held_up = set(with_dependents(found.state, skipped)) if skipped else set()
     return tuple(sorted({*retried, *waiting, *unfinished} - held_up))
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from joblens.analysis.runs.status import FailedJob, RunEnding, run_label
 from joblens.analysis.runs.table import FAILED_STATES, row_form
 from joblens.app.driving.driver import RunOutcome
-from joblens.app.jobs.epilog import Notice, notify
+from joblens.app.jobs.epilog import Notice, notify, why_not_run
 from joblens.app.jobs.preparation import parse_notify
 from joblens.app.runs.datasets import failed_datasets, failed_form
 from joblens.app.runs.state import actions_form, failed_actions, state_of_run
@@ -142,7 +142,7 @@ def notify_run(store: Store, driven: RunOutcome, line: str, warn: Callable[[str]
     try:
         process = subprocess.run(argv, input=document, env=env, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        warn(f"--notify {shlex.join(argv[:1])}: {error}")
+        warn(f"--notify {shlex.join(argv[:1])} {why_not_run(error)}")
         return
     if process.returncode != 0:
         warn(f"--notify {shlex.join(argv[:1])} ended with exit code {process.returncode}")

@@ -51,7 +51,7 @@ def lines_of_file(path: str) -> list[str]:
 def _text_of_line(path: str, number: int, line: bytes) -> str:
     if b"\0" in line:
         raise InputError(
-            f":::: {path}: line {number} has a NUL character", hint="values are separated by line ends"
+            f":::: {path}: line {number} has a NUL character", hint="values are separated by line endings"
         )
     try:
         return line.decode()

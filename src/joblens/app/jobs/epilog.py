@@ -16,6 +16,8 @@ from joblens.model.redaction.secrets import REDACTED
 from joblens.model.values.ids import short
 
 if TYPE_CHECKING:
+    import subprocess
+
     from joblens.app.jobs.retention import PruneResult
     from joblens.model.jobs.job import Record
     from joblens.model.settings import Settings
@@ -131,9 +133,15 @@ def notify(record: Record, notice: Notice) -> None:
             notice.argv, input=document, env=env, cwd=notice.cwd, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JoblensError(f"--notify {program}: {error}") from error
+        raise JoblensError(f"--notify {program} {why_not_run(error)}") from error
     if process.returncode != 0:
         raise JoblensError(f"--notify {program} ended with exit code {process.returncode}")
+
+
+def why_not_run(error: OSError | subprocess.TimeoutExpired) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be run: {error.strerror}"
+    return f"did not end within {error.timeout:g} s"
 
 
 def warn_of_errors(action: Callable[[], object], warn: Warn) -> None:

@@ -372,8 +372,10 @@ def _check_cpu_list(request: Request, text: str) -> None:
     usable = os.sched_getaffinity(0)
     missing = [cpu for cpu in cpu_numbers if cpu not in usable]
     if missing:
+        shown = format_cpu_list(missing)
+        cpus_are = f"CPU {shown} is" if len(missing) == 1 else f"CPUs {shown} are"
         raise InputError(
-            f"CPU list '{text}': CPU {format_cpu_list(missing)} is not available here",
+            f"CPU list '{text}': {cpus_are} not available here",
             hint=f"available: {format_cpu_list(usable)}",
         )
     cpus = request.requirements.cpus

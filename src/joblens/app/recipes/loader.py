@@ -10,7 +10,7 @@ from joblens.app.jobs.requests import current_dir
 from joblens.model.errors import InputError, RecipeError, UnknownOperator
 from joblens.model.recipes.recipe import DEFAULT_NP, Executor, OperatorCall, OperatorInfo, Recipe, RecipePlan
 from joblens.spec.formats.documents import Document, format_of, read_document
-from joblens.spec.formats.positions import Path
+from joblens.spec.formats.positions import Mark, Path
 from joblens.spec.recipes.file import read_recipe
 
 if TYPE_CHECKING:
@@ -29,9 +29,13 @@ def list_operators(custom_paths: Sequence[str] = ()) -> list[OperatorInfo]:
 def describe_operator(name: str, custom_paths: Sequence[str] = ()) -> OperatorInfo:
     """Raises UnknownOperator with the nearest name."""
     from joblens.data.registry.info import describe
+    from joblens.data.registry.lookup import where_they_are
 
     _load(custom_paths)
-    return describe(name)
+    try:
+        return describe(name)
+    except UnknownOperator as error:
+        raise UnknownOperator(str(error), hint=where_they_are("add --path for your own")) from None
 
 
 def _load(custom_paths: Sequence[str]) -> None:
@@ -84,8 +88,8 @@ def loaded_from_text(
     reading = read_recipe(text, form, path, cwd=current_dir(), given=overrides)
     if reading.recipe is None:
         _refuse_workflows(path, reading.document)
-        problems = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
-        raise RecipeError.of(path, problems)
+        marked = [(one.mark, one.message) for one in reading.problems] + _unknown_operators(reading.document)
+        raise RecipeError.of(path, _located(path, marked))
     value = reading.document.value
     is_np_given = overrides.get("np") is not None or value.get("np") is not None
     options = frozenset(name for name, each in overrides.items() if each is not None)
@@ -200,9 +204,33 @@ def _resolve(
 
 
 def _placed(loaded: LoadedRecipe, problems: Sequence[tuple[Path, str]]) -> list[str]:
-    marked = [(loaded.document.mark(path), text) for path, text in problems]
-    marked.sort(key=lambda one: (one[0].line, one[0].column))
-    return [f"{loaded.path}:{mark.line}:{mark.column}: {text}" for mark, text in marked]
+    return _located(loaded.path, [(loaded.document.mark(path), text) for path, text in problems])
+
+
+def _located(path: str, problems: Sequence[tuple[Mark, str]]) -> list[str]:
+    """Returns the problems with their positions, in the order of the file."""
+    marked = sorted(problems, key=lambda one: (one[0].line, one[0].column))
+    return [f"{path}:{mark.line}:{mark.column}: {text}" for mark, text in marked]
+
+
+def _unknown_operators(document: Document) -> list[tuple[Mark, str]]:
+    """Returns the unknown operators of a recipe that has other mistakes too. One with operators of its own
+    is not examined: they are loaded later."""
+    from joblens.data.registry import lookup as registry
+
+    value = document.value
+    if not isinstance(value, dict) or "custom_operator_paths" in value:
+        return []
+    process = value.get("process")
+    found = []
+    for index, entry in enumerate(process if isinstance(process, list) else ()):
+        name = next(iter(entry)) if isinstance(entry, dict) and len(entry) == 1 else entry
+        if isinstance(name, str) and name not in registry.names():
+            try:
+                registry.find(name)
+            except UnknownOperator as error:
+                found.append((document.mark(("process", index)), str(error)))
+    return found
 
 
 def _warnings(recipe: Recipe) -> list[str]:
@@ -254,7 +282,9 @@ def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
+    except FileNotFoundError:
+        raise RecipeError(f"there is no file '{path}'") from None
     except OSError as error:
-        raise RecipeError(f"{path}: {error.strerror}") from error
+        raise RecipeError(f"'{path}' cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path} is not text: {error.reason} at byte {error.start}") from error

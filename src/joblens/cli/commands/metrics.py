@@ -149,6 +149,6 @@ def pick(form: dict[str, Any], paths: list[list[str]]) -> dict[str, Any]:
 
 
 def _no_such_field(path: list[str], depth: int, source: Any) -> InputError:
-    known = ", ".join(source) if isinstance(source, dict) else "nothing below it"
+    known = ", ".join(source) if isinstance(source, dict) else "none"
     within = f" in '{'.'.join(path[:depth])}'" if depth else ""
-    return InputError(f"samples have no field '{'.'.join(path)}'", hint=f"there is{within}: {known}")
+    return InputError(f"samples have no field '{'.'.join(path)}'", hint=f"fields{within}: {known}")

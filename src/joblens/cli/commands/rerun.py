@@ -121,7 +121,7 @@ def _description(job: "Job") -> dict[str, Any]:
     from msgspec import json
 
     return {
-        "name": job.name,
+        "name": job.name or None,
         "tool": job.tool,
         "script": job.script,
         "tags": job.tags,

@@ -81,6 +81,8 @@ def carry_out(
     elif request.detach:
         detach(session, run, notify, warnings)
     else:
+        if request.again is not None and request.again.is_empty and not values["quiet"]:
+            session.note("joblens: nothing has changed: no job runs again, all keep their results")
         driven = drive_to_end(
             session, run, request.plan, quiet=values["quiet"], notify=notify, warnings=warnings
         )

@@ -104,7 +104,7 @@ def list_tokens(session: Session, everything: bool) -> None:
 )
 @shared_options
 def rotate(session: Session, token: str, overlap: str) -> None:
-    """Replace a token by a new one with the same rights and lifetime."""
+    """Replace a token with a new one with the same rights and lifetime."""
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.server.access import local_owner, rotate_token
 
@@ -149,4 +149,4 @@ def _expiry(token: ApiToken, now_us: int) -> str:
         return "revoked"
     if token.expires_at_us is None:
         return "never"
-    return "expired" if token.expires_at_us <= now_us else format_instant(token.expires_at_us)[:16]
+    return "expired" if token.expires_at_us <= now_us else f"{format_instant(token.expires_at_us)[:16]}Z"

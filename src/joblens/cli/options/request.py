@@ -220,10 +220,12 @@ def _gpus(text: str | None) -> int | None:
 
 
 def _request(values: dict[str, Any], *, background: bool) -> Request:
+    if values["name"] == "":
+        raise InputError("the name is empty", hint="omit --name, or give one")
     return Request(
         argv=values["command_line"],
         shell=values["shell"],
-        name=values["name"],
+        name=values["name"] or "",
         tool=values["tool"],
         script=values["script"],
         external_id=values["external_id"],

@@ -42,7 +42,7 @@ def defaults_of(rows: Iterable[OptionRow]) -> dict[str, Any]:
 
 
 JOB_OPTIONS = (
-    option("--name", metavar="TEXT", default="", help="Job name. Default: the command."),
+    option("--name", metavar="TEXT", help="Job name. Default: the command."),
     option("--tool", metavar="TEXT", default="", help="Tool name for statistics. Default: the program."),
     option("--script", metavar="TEXT", default="", help="Script name to record."),
     option(

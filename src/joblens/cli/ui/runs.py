@@ -144,9 +144,11 @@ class _Following(ABC):
         self.tracker.add_jobs(jobs)
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
+        self._report_retried(index)
         self.tracker.attempt_began(index, attempt, job_uuid, at_us)
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
+        self._report_retried(index)
         # earlier ones were lost with their workers
         if record.attempt is not None and record.attempt.number > 1:
             self._lost[index] = self._lost.get(index, 0) + record.attempt.number - 1
@@ -162,6 +164,12 @@ class _Following(ABC):
             failure = replace(failure, retry=_retry_in(why))
         self.tracker.attempt_failed(failure)
         self.failed(failure)
+
+    def _report_retried(self, index: int) -> None:
+        """Reports a failure whose next attempt was seen before any other state of the job."""
+        failure = self._pending_failures.pop(index, None)
+        if failure is not None:
+            self._report(failure, JobState.READY)
 
     def _report_rest(self) -> None:
         for index, failure in list(self._pending_failures.items()):

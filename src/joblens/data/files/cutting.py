@@ -19,7 +19,9 @@ from joblens.model.recipes.recipe import Partition, RecipePlan, Slice
 
 __all__ = ["CutWish", "cut_file", "partitions_with_pieces", "plan_partitions"]
 
-_COUNTED_BYTES = 256 << 20  # JSON lines: up to this size line ends are searched, above it they are estimated
+_COUNTED_BYTES = (
+    256 << 20
+)  # JSON lines: up to this size line endings are searched, above it they are estimated
 _SPOTS = 16
 _SPOT_BYTES = 1 << 16
 _JOIN_SLACK = 1.25  # tolerated excess of a partition over its target size, to avoid a small last one
@@ -256,7 +258,7 @@ def _shares(sizes: Sequence[int], count: int) -> list[int | None]:
 
 
 def _cut_at(run: Sequence[Slice], cuts: Sequence[int]) -> _Cut:
-    """Splits a run at rising positions: bytes at line ends, or rows of Parquet."""
+    """Splits a run at rising positions: bytes at line endings, or rows of Parquet."""
     edges = _edges(run)
     limits = [*cuts, edges[-1]] if not len(cuts) or cuts[-1] != edges[-1] else list(cuts)
     made: _Cut = []
@@ -330,7 +332,7 @@ def _next_line_ends(run: Sequence[Slice], targets: Iterable[int]) -> list[int]:
 
 
 def _line_ends(run: Sequence[Slice]) -> Any:
-    """Yields the positions of all line ends in the run."""
+    """Yields the positions of all line endings in the run."""
     found: list[Any] = []
     before = 0
     for piece in run:

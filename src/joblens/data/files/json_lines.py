@@ -23,7 +23,7 @@ _AT_ONCE = 1 << 18
 _KEPT_FILES = 16
 
 _State = tuple[str, int, int, int]
-_Counts = tuple[list[int], list[int]]  # sorted positions; number of line ends before each
+_Counts = tuple[list[int], list[int]]  # sorted positions; number of line endings before each
 _known: dict[_State, _Counts] = {}
 
 
@@ -62,7 +62,7 @@ def _counts_of(path: str) -> _Counts:
 
 
 def _count(path: str, start: int, end: int) -> int:
-    """Counts line ends through one small buffer: a mapped file would count as memory of the process."""
+    """Counts line endings through one small buffer: a mapped file would count as memory of the process."""
     buffer = bytearray(_AT_ONCE)
     view, count = memoryview(buffer), 0
     with open(path, "rb", buffering=0) as file:
@@ -80,7 +80,7 @@ NEWLINE = 0x0A
 _RETURN = 0x0D
 _OPENING, _CLOSING = 0x7B, 0x7D  # of an object
 _BOM = b"\xef\xbb\xbf"
-_SEARCH_BYTES = 1 << 18  # the search for line ends stays in the CPU cache
+_SEARCH_BYTES = 1 << 18  # the search for line endings stays in the CPU cache
 _DECODED_AT_ONCE = 1 << 20
 _Anything = bool | int | float | str | list[Any] | dict[str, Any]  # except null
 

@@ -74,7 +74,7 @@ _Segment = tuple[str, int, int]  # path, start, end (exclusive)
 
 
 def segments_of(parts: Sequence[tuple[str, int]], counts: Sequence[int]) -> Iterator[list[_Segment]]:
-    """Returns the segments of each file. Searches for line ends only in parts that are divided."""
+    """Returns the segments of each file. Searches for line endings only in parts that are divided."""
     remaining = [(path, rows, 0, os.path.getsize(path)) for path, rows in parts][::-1]
     for count in counts:
         segments: list[_Segment] = []

@@ -68,7 +68,7 @@ def _at_signs(text: Text) -> Any:
 
 
 class CleanEmailMapper(PatternMapper):
-    """Replaces e-mail addresses, or matches of `pattern`, by `repl`."""
+    """Replaces e-mail addresses, or matches of `pattern`, with `repl`."""
 
     name = "clean_email_mapper"
     own = TokenPattern(_EMAIL, _EMAIL, _at_signs, is_ascii_enough=True)
@@ -147,7 +147,7 @@ def _may_be_hex(byte: Any) -> Any:
 
 
 class CleanIpMapper(PatternMapper):
-    """Replaces IPv4 and IPv6 addresses, or matches of `pattern`, by `repl`."""
+    """Replaces IPv4 and IPv6 addresses, or matches of `pattern`, with `repl`."""
 
     name = "clean_ip_mapper"
     own = TokenPattern(
@@ -241,7 +241,7 @@ def _is_other_digit(character: str) -> bool:
 
 
 class CleanLinksMapper(PatternMapper):
-    """Replaces links, or matches of `pattern`, by `repl`."""
+    """Replaces links, or matches of `pattern`, with `repl`."""
 
     name = "clean_links_mapper"
     own = TokenPattern(
@@ -253,7 +253,7 @@ class CleanLinksMapper(PatternMapper):
 
 
 class ReplaceContentMapper(Mapper):
-    """Replaces matches of `pattern` by `repl`; with lists, each pattern by the text at the same index, in
+    """Replaces matches of `pattern` with `repl`; with lists, each pattern with the text at the same index, in
     order."""
 
     name = "replace_content_mapper"

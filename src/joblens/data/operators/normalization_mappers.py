@@ -79,7 +79,7 @@ def _suspect_characters(form: str) -> CharacterClasses:
 
 
 class FixUnicodeMapper(Mapper):
-    """Repairs wrongly decoded text, entities, line ends, character widths, quotation marks and control
+    """Repairs wrongly decoded text, entities, line endings, character widths, quotation marks and control
     characters, and converts to the normal form `normalization`: NFC, NFKC, NFD or NFKD."""
 
     name = "fix_unicode_mapper"
@@ -169,7 +169,7 @@ def _punctuation() -> CharacterReplacer:
 
 
 class PunctuationNormalizationMapper(Mapper):
-    """Replaces punctuation of other scripts and typographic marks by ASCII."""
+    """Replaces punctuation of other scripts and typographic marks with ASCII."""
 
     name = "punctuation_normalization_mapper"
 

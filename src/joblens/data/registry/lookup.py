@@ -36,6 +36,7 @@ WITHOUT_EFFECT = frozenset({
 _LIMIT = re.compile(r"(of length )?(>=|<=|>|<) (\S+)")
 _LIMIT_WORDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _MOST_DIGITS = 18
+_TYPE_WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
 class Parameter(Struct, frozen=True):
@@ -159,15 +160,17 @@ def _is_no_bound(kind: type[Operator], parameter: str, value: Any) -> bool:
 
 def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:
     must = f"{name}: '{parameter.name}' must be"
+    expected = type_name(parameter.type)
+    expected = _TYPE_WORDS.get(expected, expected)
     if isinstance(value, float) and math.isnan(value):
-        return f"{must} {type_name(parameter.type)}, not .nan"
+        return f"{must} {expected}, not .nan"
     try:
         _convert(value, parameter.type)
     except (msgspec.ValidationError, OverflowError) as error:
         limit = _limit(str(error))
         if limit and "`$[" in str(error):  # of a nested value
-            limit = f"{type_name(parameter.type)}, each {limit}"
-        return f"{must} {limit or type_name(parameter.type)}, not {shown(value)}"
+            limit = f"{expected}, each {limit}"
+        return f"{must} {limit or expected}, not {shown(value)}"
     if not is_kept_exactly(value):
         return f"{must} {_keepable(parameter, value)}"
     return ""
@@ -309,10 +312,9 @@ def _unknown(name: str) -> UnknownOperator:
     return UnknownOperator(f"unknown operator '{name}'{hint}", hint=where_they_are())
 
 
-def where_they_are() -> str:
-    """Returns a hint for an unknown operator."""
-    listed = f"see 'joblens operators' for all {len(names())}"
-    return f"{listed}; set custom_operator_paths for your own"
+def where_they_are(own: str = "set custom_operator_paths for your own") -> str:
+    """Returns a hint for an unknown operator. `own`: where to give operators of one's own."""
+    return f"see 'joblens operators' for all {len(names())}; {own}"
 
 
 def _nearest(name: str, known: Sequence[str]) -> str | None:

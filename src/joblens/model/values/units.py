@@ -56,7 +56,8 @@ def small_memory(size: int, typed: object) -> str:
     if size >= LEAST_MEMORY:
         return ""
     match = re.match(_SIZE, str(typed))
-    return f"{size} bytes is too small; did you mean {match[1] if match else size}m?"
+    unit = "byte" if size == 1 else "bytes"
+    return f"{size} {unit} is too small; did you mean {match[1] if match else size}m?"
 
 
 def in_mb(size: float | None) -> float | None:

@@ -101,6 +101,11 @@ def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[Mappe
     """Builds the jobs. A single word is a shell line, into which values are quoted. Several words are a
     command, and values become part of its words. A line of only `{}` runs the values as shell lines."""
     if not sources:
+        if any(word.partition("=")[0] == "--param" for word in command[1:]):
+            raise InputError(
+                "no values: --param after the command is part of the command",
+                hint="write --param x=1:10 before it",
+            )
         raise InputError(
             "no values",
             hint="write ::: a b c after the command, or --param x=1:10 before it",

@@ -299,7 +299,7 @@ class _Reading:
             self.at += 1
 
     def _skip_lines(self) -> None:
-        """Skips blanks, line ends, comments and stray semicolons between nodes."""
+        """Skips blanks, line endings, comments and stray semicolons between nodes."""
         while True:
             self._skip_blank()
             found = _LINE_END.match(self._text, self.at) or _LINE_COMMENT.match(self._text, self.at)

@@ -24,7 +24,7 @@ from joblens.views.plots.chart import (
 from joblens.views.text.numbers import instant
 
 _LONGEST_NAME = 36
-_OFFER = "offered"
+_OFFER = "available"
 _FAR_ABOVE = 5
 
 
@@ -69,7 +69,7 @@ def _three(
     of: str, offered: StepCurve, reserved: StepCurve, used: StepCurve
 ) -> list[tuple[str, StepCurve, str]]:
     return [
-        (f"{of} offered", offered, colors.BLACK),
+        (f"{of} available", offered, colors.BLACK),
         (f"{of} reserved", reserved, colors.ORANGE),
         (f"{of} used", used, colors.BLUE),
     ]

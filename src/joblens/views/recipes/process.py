@@ -266,6 +266,7 @@ def render_recipe_plan(
     lines = [f"{paint.paint(clean(plan.recipe.name), 'bold')}  {plan.job_id}  {how} (dry run)"]
     done = [("done", _done(before))] if before is not None else []
     need = disk_need(plan, kinds)
+    reasons = {"workers": plan.reasons, "disk": (need.reason,)}
     for name, value in [
         *done,
         *_planned(plan),
@@ -273,10 +274,9 @@ def render_recipe_plan(
     ]:
         if value:
             lines.append(f"  {paint.paint(pad(name, _PLAN_LABEL), 'dim')}{value}")
-    for reason in (*plan.reasons, f"disk: {need.reason}"):
-        lines += [
-            paint.paint(line, "dim") for line in wrap(clean(reason), max(40, width), " " * (_PLAN_LABEL + 2))
-        ]
+        for reason in reasons.get(name, ()):
+            indented = wrap(clean(reason), max(40, width), " " * (_PLAN_LABEL + 2))
+            lines += [paint.paint(line, "dim") for line in indented]
     rows = [
         [
             str(call.index + 1),

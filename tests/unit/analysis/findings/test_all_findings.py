@@ -56,6 +56,14 @@ def test_an_exit_code_is_reported_with_the_last_line_of_stderr() -> None:
     assert finding.advice == "joblens logs f47ac10b --stderr"
 
 
+@pytest.mark.parametrize(("stdout_bytes", "advice"), [(7, "joblens logs f47ac10b"), (0, "")])
+def test_an_empty_stderr_is_not_advised(stdout_bytes: int, advice: str) -> None:
+    record = failed(exit_code=3, reason="exited", stderr_bytes=0, stdout_bytes=stdout_bytes)
+    finding = found(record)[Code.EXIT_CODE]
+    assert finding.text.startswith("exit code 3")
+    assert finding.advice == advice
+
+
 @pytest.mark.parametrize(
     ("code", "meaning"),
     [

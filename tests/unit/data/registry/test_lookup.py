@@ -65,11 +65,11 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_one() -> None:
 def test_all_wrong_parameters_are_reported_at_once() -> None:
     problems = registry.problems_of(call("stopwords_filter", nonsense=1, min_ratio="much", lang="en"))
     assert [problem.parameter for problem in problems] == ["nonsense", "min_ratio"]
-    assert problems[1].message == "stopwords_filter: 'min_ratio' must be float, not 'much'"
+    assert problems[1].message == "stopwords_filter: 'min_ratio' must be a number, not 'much'"
 
 
 def test_a_wrong_shared_parameter_is_reported() -> None:
-    with pytest.raises(RecipeError, match="'text_key' must be str, not 5"):
+    with pytest.raises(RecipeError, match="'text_key' must be text, not 5"):
         make("stopwords_filter", text_key=5)
 
 
@@ -89,7 +89,7 @@ def test_a_range_that_no_row_can_be_in_is_refused() -> None:
 def test_numbers_that_no_plan_can_hold_are_refused() -> None:
     with pytest.raises(RecipeError, match="'min_len' must be a number of at most 18 digits, not 1000"):
         make("text_length_filter", min_len=10**30)
-    with pytest.raises(RecipeError, match=r"'max_ratio' must be float, not \.nan"):
+    with pytest.raises(RecipeError, match=r"'max_ratio' must be a number, not \.nan"):
         make("alphanumeric_filter", max_ratio=float("nan"))
 
 
@@ -99,7 +99,7 @@ def test_whole_numbers_may_be_written_as_fractions_that_are_whole(written: float
 
 
 def test_a_fraction_where_a_whole_number_is_wanted_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"'max_len' must be int, not 1\.5"):
+    with pytest.raises(RecipeError, match=r"'max_len' must be a whole number, not 1\.5"):
         make("text_length_filter", max_len=1.5)
 
 

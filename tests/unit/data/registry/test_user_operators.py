@@ -77,7 +77,7 @@ def test_what_a_function_takes_besides_the_row_are_its_parameters(tmp_path: Path
     problems = registry.problems_of(OperatorCall(index=0, name="shout", params={"marc": 1, "mark": 2}))
     assert [problem.message for problem in problems] == [
         "shout has no parameter 'marc'; did you mean 'mark'? (parameters: mark)",
-        "shout: 'mark' must be str, not 2",
+        "shout: 'mark' must be text, not 2",
     ]
 
 

@@ -287,7 +287,7 @@ def test_the_own_svg_has_every_attempt_with_what_is_known_of_it() -> None:
     assert sum("completed, ran 1.0s" in title for title in titles) == 3
     assert any("started when its dependency" in title for title in titles)
     words = "".join(drawn.itertext())
-    for word in ("CPUs offered", "memory used", "critical path", "Time since the run's start (s)"):
+    for word in ("CPUs available", "memory used", "critical path", "Time since the run's start (s)"):
         assert word in words
 
 
@@ -317,8 +317,11 @@ def test_an_offer_far_above_the_rest_is_reported_and_not_drawn() -> None:
     _, _, cpus, memory = a_gantt(3).panels
     assert isinstance(cpus, LinePanel)
     assert isinstance(memory, LinePanel)
-    assert next((line.name, line.is_shown) for line in cpus.lines) == ("CPUs offered (4)", True)
-    assert next((line.name, line.is_shown) for line in memory.lines) == ("memory offered (1,024 MiB)", False)
+    assert next((line.name, line.is_shown) for line in cpus.lines) == ("CPUs available (4)", True)
+    assert next((line.name, line.is_shown) for line in memory.lines) == (
+        "memory available (1,024 MiB)",
+        False,
+    )
 
 
 def lines_of(chart: Chart) -> dict[str, Line]:

@@ -341,7 +341,7 @@ export class TimelineCard {
             isDashed: name.endsWith("waiting"),
             isFilled: name.endsWith("used") || name.endsWith("running"),
           })),
-        limits: limit === null ? [] : [{ label: "offered", value: limit }],
+        limits: limit === null ? [] : [{ label: "available", value: limit }],
       };
     };
     const reserved = "--series-1";

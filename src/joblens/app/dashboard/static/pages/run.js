@@ -225,7 +225,7 @@ class RunPage {
       ? el(
           "span",
           null,
-          "repeats a part of ",
+          "repeats part of ",
           el("a", { href: this._context.href(`/runs/${head.base}`) }, `run ${head.base}`),
         )
       : null;
@@ -237,8 +237,8 @@ class RunPage {
       head.user || null,
       head.host || null,
       head.engine === "local" ? null : head.engine,
-      head.cpus ? `${head.cpus} CPUs offered` : null,
-      head.memory_bytes ? `${format.bytes(head.memory_bytes)} offered` : null,
+      head.cpus ? `${head.cpus} CPUs available` : null,
+      head.memory_bytes ? `${format.bytes(head.memory_bytes)} available` : null,
       base,
       head.description || null,
     ];

@@ -15,7 +15,7 @@ export class AdviceCard {
   /** @param {Api.OneJobAdvice} found */
   show(found) {
     if (found.advice.length === 0) {
-      this.fail(found.jobs ? "Its requests fit what it used." : "Advice needs a job of this name that has ended.");
+      this.fail(found.jobs ? "Nothing to change." : "Advice needs a job of this name that has ended.");
       return;
     }
     const isFile = found.line_for === "workflow";
@@ -42,7 +42,7 @@ export class AdviceCard {
             el("p", null, isFile ? "Keys for the workflow file:" : "Options for the next start:"),
             copyLine(found.line, "advised requests"),
           )
-        : el("p", null, "Its requests fit what it used."),
+        : el("p", null, "Nothing to change."),
     );
   }
 
