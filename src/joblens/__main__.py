@@ -125,7 +125,7 @@ def _run_command(arguments: list[str]) -> int:
 
 
 def _misses_current_directory(error: Exception) -> bool:
-    """Returns whether the current directory was asked for, and it was removed."""
+    """Returns whether it failed because the current directory was removed."""
     if not isinstance(error, FileNotFoundError) or error.filename is not None:
         return False
     try:
