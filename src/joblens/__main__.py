@@ -110,6 +110,9 @@ def _run_command(arguments: list[str]) -> int:
         _write_error(str(error), error.hint)
         return error.exit_code
     except (OSError, RuntimeError, ImportError) as error:
+        if _misses_current_directory(error):
+            _write_error("the current directory no longer exists", "cd to another directory")
+            return 2
         if not _lacks_resources(error):
             raise
         hint = "raise the limits on open files and processes (ulimit -n, ulimit -u), or free some"
@@ -119,6 +122,17 @@ def _run_command(arguments: list[str]) -> int:
         shown = error.object[:40].encode(errors="backslashreplace").decode()
         _write_error(f"'{shown}' is not UTF-8 text")
         return 2
+
+
+def _misses_current_directory(error: Exception) -> bool:
+    """Returns whether it failed because the current directory was removed."""
+    if not isinstance(error, FileNotFoundError) or error.filename is not None:
+        return False
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _lacks_resources(error: Exception) -> bool:

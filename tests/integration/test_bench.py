@@ -151,7 +151,7 @@ def test_a_report_is_not_written_into_a_folder_that_is_not_there(joblens: RunJob
 def test_a_command_that_is_not_there_is_reported(joblens: RunJoblens) -> None:
     done = joblens("bench", "--", "no-such-command-here", code=1)
     (found,) = done.stderr.splitlines()
-    assert "no-such-command-here" in found
+    assert "A: no-such-command-here: command not found" in found
     assert done.stdout == ""
 
 

@@ -162,6 +162,23 @@ def test_doctor_works_with_a_broken_file(joblens: RunJoblens, tmp_path: Path) ->
     assert "nosuch" in done.stderr
 
 
+def test_slurm_that_cannot_be_reached_is_no_bad_input(
+    joblens: RunJoblens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    for program in ("sbatch", "sacct", "squeue"):
+        path = folder / program
+        path.write_text(
+            f"#!/bin/sh\necho '{program}: fatal: Could not establish a configuration source' >&2; exit 1\n"
+        )
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    done = joblens("seff", "4711", code=125)
+    assert "Slurm cannot be queried about 4711" in done.stderr
+    assert "configuration source" in done.stderr
+
+
 def test_a_file_that_is_no_store_is_reported_once(joblens: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("some text that is no database " * 100)
     done = joblens("store", "check", "--store", tmp_path / "notes.txt", code=125)

@@ -98,7 +98,7 @@ def test_pictures_of_chosen_jobs_under_another_name(joblens: RunJoblens, run: Ru
     names = {Path(line).name for line in done.stdout.splitlines()}
     stems = ("job_2", "job_4", "cpu_all_jobs", "memory_all_jobs", "summary", "gantt")
     assert names == {f"mine_{stem}.{form}" for stem in stems for form in ("svg", "png")}
-    assert "12 plots of 2 jobs in deep/er" in done.stderr
+    assert "12 plots of 2 attempts in deep/er" in done.stderr
     assert "warning" not in done.stderr.lower()
     assert "train_000" in (tmp_path / "deep/er/mine_summary.svg").read_text()
     assert (tmp_path / "deep/er/mine_gantt.png").read_bytes().startswith(b"\x89PNG")

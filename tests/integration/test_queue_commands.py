@@ -1,6 +1,7 @@
 """submit TOOL SCRIPT, status, cancel, submit-workflow, workflow-status and health, as typed."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -401,6 +402,13 @@ def test_health_does_not_make_the_store_it_asks_about(joblens: RunJoblens, tmp_p
     new = TaskPipeline(store=str(tmp_path / "new.db")).health_check()
     assert (new["status"], new["store"]["new"]) == ("healthy", True)
     assert not (tmp_path / "new.db").exists()
+
+
+def test_a_store_that_cannot_be_created_is_unhealthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_arguments, **_options: False)
+    health = TaskPipeline(store=str(tmp_path / "new.db")).health_check()
+    assert (health["status"], health["store"]["ok"]) == ("unhealthy", False)
+    assert f"none can be created: {tmp_path} cannot be written" in health["problems"][0]
 
 
 def test_before_the_first_job_all_is_well_and_nothing_is_made(

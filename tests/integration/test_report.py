@@ -40,6 +40,7 @@ def test_a_report_has_everything_about_its_jobs(joblens: RunJoblens, tmp_path: P
         "jobs": 2,
         "runs": 0,
         "failed": 1,
+        "retried": 0,
         "unknown_secrets": [],
         "files": ["r.html"],
         "bytes": (tmp_path / "r.html").stat().st_size,
@@ -66,7 +67,9 @@ def test_a_job_that_a_later_attempt_made_good_has_not_failed(joblens: RunJoblens
     (tmp_path / "again.yaml").write_text(RETRIED)
     joblens("run", "again.yaml", code=0)
     done = joblens("report", "again", "-o", "r.html", "--json", code=0)
-    assert (done.json["jobs"], done.json["failed"]) == (2, 0)
+    assert (done.json["jobs"], done.json["failed"], done.json["retried"]) == (2, 0, 1)
+    assert "report of 2 attempts and 1 run" in joblens("report", "again", "-o", "r.html", code=0).stderr
+    assert "plots of 2 attempts" in joblens("plot", "again", code=0).stderr
     manifest = OpenedReport(tmp_path / "r.html").manifest
     assert manifest["totals"]["states"] == {"retried": 1, "success": 1}
     assert manifest["failures"] == []

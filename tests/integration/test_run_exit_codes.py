@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.run_jobs import PYTHON, Runner, runner
+from tests.integration.run_jobs import JOBLENS, PYTHON, Runner, runner
 
 
 @pytest.fixture
@@ -104,6 +104,36 @@ def test_a_current_directory_that_vanished_is_125(run: Runner, tmp_path: Path) -
     assert done.returncode == 125
     assert b"the current directory no longer exists" in done.stderr
     assert b"--cwd" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("validate", "{}/w.yaml"),
+        ("list-tools",),
+        ("list-tools", "python"),
+        ("submit", "python", "{}/program.py"),
+        ("run", "{}/w.yaml"),
+        ("--store", "relative.db", "history"),
+    ],
+)
+def test_commands_need_the_current_directory_and_say_that_it_is_gone(
+    run: Runner, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "w.yaml").write_text("name: w\njobs: [{name: a, command: 'true'}]\n")
+    (tmp_path / "program.py").write_text("print(1)\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = [*JOBLENS, *(word.format(tmp_path) for word in words)]
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$0" && exec "$@"', str(gone), *command],
+        cwd=gone,
+        env=run.env(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert b"the current directory no longer exists" in done.stderr
 
 
 def test_a_time_out_is_124(run: Runner) -> None:

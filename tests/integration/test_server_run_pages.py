@@ -125,6 +125,13 @@ def test_a_timeline_has_bars_and_the_critical_path(past: Served) -> None:
     assert found["use"]["values"]["cpus_offered"][-1] == 4.0
 
 
+def test_a_timeline_of_a_run_that_repeats_a_part_has_its_own_attempts_only(past: Served) -> None:
+    found = past.get(f"{API}/runs/1.2/timeline").json["timeline"]
+    assert "preprocess" not in {bar["name"] for bar in found["bars"]}
+    assert "preprocess" not in {part["name"] for part in found["critical"]}
+    assert (found["attempts"], found["not_started"]) == (1, 1)
+
+
 def test_a_timeline_is_computed_once_for_all_clients(past: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[int | None] = []
     compute = timeline_of

@@ -40,7 +40,7 @@ def test_a_folder_for_output_that_cannot_be_made_is_reported_before_there_is_a_r
 ) -> None:
     path = cli.write(ONE)
     done = cli.call(*command, "-o", "flow.yaml/x", path, code=2)
-    assert "-o flow.yaml/x: cannot be created" in done.stderr
+    assert "output directory flow.yaml/x: cannot be created" in done.stderr
     assert _runs(cli) == 0
 
 

@@ -1,5 +1,6 @@
 """Runs that are stopped, killed, gone on with and repeated in part."""
 
+import json
 import os
 import random
 import signal
@@ -67,6 +68,8 @@ def test_a_run_asked_to_kill_ends_its_jobs_at_once(cli: WorkflowCli, number: sig
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 130, output
     assert {result.status for result in cli.results()} == {Status.CANCELLED}
+    (workflow,) = json.loads(cli.call("workflows", "--json", code=0).stdout)
+    assert workflow["last_run"]["failed"] == 0
 
 
 def test_one_job_of_a_run_can_be_cancelled(cli: WorkflowCli) -> None:

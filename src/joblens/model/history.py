@@ -100,15 +100,15 @@ class GroupStatistics(Struct, frozen=True, kw_only=True):
 
     @property
     def unsuccessful(self) -> int:
-        return self._judged - self.successful
+        return self.judged - self.successful
 
     @property
     def success_percent(self) -> float:
-        return 100.0 * self.successful / self._judged if self._judged else 0.0
+        return 100.0 * self.successful / self.judged if self.judged else 0.0
 
     @property
-    def _judged(self) -> int:
-        """Returns jobs with a known outcome."""
+    def judged(self) -> int:
+        """Returns jobs with a known outcome: of a measured one it is unknown."""
         return self.jobs - self.by_status.get(Status.MEASURED, 0)
 
 

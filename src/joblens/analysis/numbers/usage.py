@@ -400,6 +400,7 @@ class _Total:
                 self._unknown[number] = _NO_PROCESS_SEEN  # there was one, else it would not have ended
             elif most is not None:
                 self._put(number, most)
+                self._lower.append(number)  # there may have been more between two samples
 
     def add_counters(self) -> None:
         last = self.samples[-1] if self.samples else None

@@ -202,9 +202,8 @@ class _Bench:
             outcome = result.record.outcome
             why = (outcome.error if outcome else None) or f"exit code {result.returncode}"
             tail = outcome.stderr_tail.strip().rpartition("\n")[2] if outcome else ""
-            raise _RunFailed(
-                f"{command.name}: {result.status}: {why}" + (f": {tail}" if tail not in why else "")
-            )
+            status = "" if result.status == "error" else f"{result.status}: "
+            raise _RunFailed(f"{command.name}: {status}{why}" + (f": {tail}" if tail not in why else ""))
         return result
 
     def _keep(self, name: str, result: Result) -> None:

@@ -211,17 +211,16 @@ def _sqlite() -> Capability:
 
 
 def _writable(name: str, folder: str) -> Capability:
-    """Checks the folder, or its nearest parent."""
-    parent = folder
-    while not os.path.isdir(parent) and parent != os.path.dirname(parent):
-        parent = os.path.dirname(parent)
-    if os.access(parent, os.W_OK | os.X_OK):
+    from joblens.app.wiring.drivers import why_unwritable
+
+    why = why_unwritable(folder)
+    if not why:
         return Capability(area="storage", name=name, available=True, mechanism=folder)
     return Capability(
         area="storage",
         name=name,
         available=False,
-        reason=f"{parent} cannot be written",
+        reason=why,
         fix="choose another store with --store or in joblens.yml",
     )
 

@@ -159,15 +159,14 @@ def check_folders(options: RunOptions) -> None:
     if not os.path.isdir(above):
         raise _unusable(options, f"cannot be created: {os.strerror(errno.ENOTDIR)}")
     if not os.access(above, os.W_OK | os.X_OK):
-        is_there = above == os.path.abspath(folder)
-        raise _unusable(
-            options, "cannot be written" if is_there else f"cannot be created: {os.strerror(errno.EACCES)}"
-        )
+        what = "cannot be written" if above == os.path.abspath(folder) else "cannot be created"
+        is_read_only = os.statvfs(above).f_flag & os.ST_RDONLY
+        raise _unusable(options, f"{what}: {os.strerror(errno.EROFS if is_read_only else errno.EACCES)}")
 
 
 def _unusable(options: RunOptions, what: str) -> InputError:
     return InputError(
-        f"-o {options.output_dir}: {what}",
+        f"output directory {options.output_dir}: {what}",
         hint="job output goes there; give a writable directory with -o DIR",
     )
 

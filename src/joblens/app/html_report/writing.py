@@ -35,6 +35,7 @@ from joblens.ports.store import QueueStore
 _TABLE_ROWS = 2000
 _BATCH = 500
 _FAILURES = 200  # that the first page shows; the job table has all
+_RETRIED = "retried"
 _MOST_RUNS = 50  # of jobs that a filter selected
 Advance = Callable[[int], None]
 
@@ -57,9 +58,10 @@ class ReportChoice(Struct, frozen=True, kw_only=True):
 
 
 class ReportResult(Struct, frozen=True, kw_only=True):
-    jobs: int
+    jobs: int  # each attempt counts
     runs: int
     failed: int
+    retried: int  # failed attempts that were followed by another
     unknown_secrets: tuple[str, ...]  # names whose values may be in the output that the report shows
 
 
@@ -76,7 +78,7 @@ class Totals:
     def add(self, record: Record, *, was_retried: bool) -> None:
         self.jobs += 1
         self.failed += record.status in FAILURES and not was_retried
-        state = "retried" if was_retried else record.status.value
+        state = _RETRIED if was_retried else record.status.value
         self._states[state] = self._states.get(state, 0) + 1
         if record.attempt is not None:
             self._span(record.attempt.started_at_us)
@@ -93,6 +95,10 @@ class Totals:
                 self._sums[name] = self._sums.get(name, 0.0) + value
         if usage.memory_peak_bytes is not None:
             self._peak = max(self._peak or 0, usage.memory_peak_bytes)
+
+    @property
+    def retried(self) -> int:
+        return self._states.get(_RETRIED, 0)
 
     def _span(self, at_us: int) -> None:
         known = [*self._times, at_us]
@@ -190,6 +196,7 @@ class _Writer:
             jobs=self._totals.jobs,
             runs=len(self._runs),
             failed=self._totals.failed,
+            retried=self._totals.retried,
             unknown_secrets=tuple(self._unknown_secrets),
         )
 

@@ -14,7 +14,7 @@ from joblens.app.queue.notifiers import (
     open_notifier,
 )
 from joblens.app.queue.submission import open_queue_store
-from joblens.app.wiring.drivers import store_exists, store_name
+from joblens.app.wiring.drivers import store_exists, store_name, why_unwritable
 from joblens.model.clusters.placement import is_of_cluster
 from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import InputError, JoblensError
@@ -56,11 +56,13 @@ def queue_health(settings: Settings) -> dict[str, Any]:
 
 
 def _before_the_first_job(form: dict[str, Any], settings: Settings) -> None:
-    """The store is created with the first job, if its folder exists. The default folder is created too; a
-    named one that does not exist was mistyped."""
+    """The store is created with the first job, if its folder exists and can be written. The default folder is
+    created too; a named one that does not exist was mistyped."""
     folder = os.path.dirname(store_name(settings))
     if settings.store.url is not None and not os.path.isdir(folder):
         raise InputError(f"there is no store at {store_name(settings)}, and no directory {folder}")
+    if why := why_unwritable(folder):
+        raise InputError(f"there is no store at {store_name(settings)}, and none can be created: {why}")
     form["store"]["ok"] = True
     if settings.queue.broker:
         form["problems"] += _unserved(settings, [], [])

@@ -37,7 +37,8 @@ class PlotChoice(Struct, frozen=True, kw_only=True):
 
 class PlotResult(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
-    jobs: int
+    jobs: int  # each attempt counts
+    unit: str = "job"  # or attempt, if some job has several
     notes: tuple[str, ...] = ()
 
 
@@ -73,7 +74,8 @@ def plot_sources(sources: Sequence[Source], out_dir: str, choice: PlotChoice, ad
             advance(1)
     notes = [note] if note else []
     notes += _without_curve(jobs)
-    return PlotResult(files=tuple(files), jobs=len(jobs), notes=tuple(notes))
+    unit = "attempt" if any(job.attempt > 1 for job in jobs) else "job"
+    return PlotResult(files=tuple(files), jobs=len(jobs), unit=unit, notes=tuple(notes))
 
 
 # ---- which charts ---------------------------------------------------------------------------------------

@@ -110,7 +110,8 @@ class Seff:
         self._commands = SlurmCommands() if has_slurm() else None
 
     def efficiencies(self, ident: str) -> list[Efficiency]:
-        """Several for an array or a heterogeneous job. Raises UnknownJob."""
+        """Several for an array or a heterogeneous job. Raises UnknownJob, or PlacingError if Slurm cannot be
+        reached."""
         bare = ident.strip().removeprefix(SLURM_PREFIX)
         if _SLURM_ID.match(bare):
             return self._of_slurm(bare)
@@ -124,20 +125,23 @@ class Seff:
         return [self._beside(job, [] if _is_imported(record) else [record]) for job in jobs]
 
     def _of_slurm(self, job_id: str) -> list[Efficiency]:
-        trouble = "there is no sacct here" if self._commands is None else ""
+        trouble: UnknownJob | PlacingError | None = None
+        if self._commands is None:
+            trouble = UnknownJob("there is no sacct here")
         jobs: list[SlurmJob] = []
         try:
             jobs = self._sacct(job_id) if self._commands is not None else []
         except PlacingError as error:
-            trouble = str(error).strip().rsplit("\n", 1)[-1]
+            trouble = error
         if jobs:
             return [self._beside(job, self._records_of(job)) for job in jobs]
         records = self._imported(job_id)
         if records:
             return [efficiency_of_record(record, self._so_far(record)) for record in records]
         if trouble:
-            raise UnknownJob(
-                f"Slurm cannot be queried about {job_id}, and joblens has no record of it: {trouble}",
+            why = str(trouble).strip().rsplit("\n", 1)[-1]
+            raise type(trouble)(
+                f"Slurm cannot be queried about {job_id}, and joblens has no record of it: {why}",
                 hint="run this on a login node, or import its accounting with 'joblens import slurm FILE'",
             )
         raise UnknownJob(

@@ -185,7 +185,8 @@ def _run_row(store: Store, run: Run, host: HostFacts) -> RunRow:
 
 
 def _counted(results: list[JobResult], without_output: set[tuple[int, int]]) -> tuple[int, int]:
-    """Returns the number of successful jobs, and of jobs whose last attempt ended otherwise."""
+    """Returns the number of successful jobs, and of jobs whose last attempt ended otherwise. Cancelled
+    ones are left."""
     succeeded: set[int] = set()
     last: dict[int, Status] = {}
     for result in results:
@@ -197,7 +198,8 @@ def _counted(results: list[JobResult], without_output: set[tuple[int, int]]) -> 
                 last[result.index] = Status.FAILED
             else:
                 succeeded.add(result.index)
-    failed = sum(status.is_final for index, status in last.items() if index not in succeeded)
+    not_failed = succeeded.union(index for index, status in last.items() if status is Status.CANCELLED)
+    failed = sum(status.is_final for index, status in last.items() if index not in not_failed)
     return len(succeeded), failed
 
 

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from joblens.analysis.charts.gantt import (
     AttemptFacts,
@@ -16,7 +17,7 @@ from joblens.analysis.charts.gantt import (
 from joblens.analysis.charts.series import series_of_samples
 from joblens.analysis.charts.timeline import Timeline, timeline_of
 from joblens.app.reports.plot_sources import ends_of_pauses
-from joblens.app.runs.lookup import records_of_whole_run, reused_events, reused_results
+from joblens.app.runs.lookup import records_of_run, reused_results
 from joblens.app.server.access import Principal
 from joblens.app.server.run_views import RunView, RunViews, TimelineAt
 from joblens.app.server.runs import find_run
@@ -108,19 +109,18 @@ def get_timeline(
 def _timeline_now(
     store: QueueStore, run: Run, plan: Plan, groups: JobGroups, opened: int | None
 ) -> TimelineAt:
+    """Of the run's own attempts: those whose results it keeps ran in earlier runs, perhaps days before."""
     now_us = store.now_us()
-    reused = reused_results(store, run)
     results = store.run_results(run.uuid)
     events = [event for _, event in store.run_events(run.uuid)]
-    if reused is not None:
-        events = [*reused_events(store, reused), *events]
-        results = [*reused.results, *results]
     records = _records(store, run, len(results))
     requirements: dict[str, Requirements] = {each.job.uuid: each.job.requirements for each in records}
     facts = AttemptFacts(asked=requirements, not_before_us=ends_of_pauses(plan, results, events))
     gantt = gantt_of(_plot_jobs(plan), results, events, now_us, facts)
     if gantt is None:
         return now_us, None
+    if (reused := reused_results(store, run)) is not None:
+        gantt = replace(gantt, not_started=gantt.not_started - len(reused.run_of))
     use = use_of_run(gantt, _uses(store, gantt, records), events)
     return now_us, timeline_of(gantt, use, groups.group_of, groups.names, opened)
 
@@ -133,7 +133,7 @@ def _records(store: QueueStore, run: Run, attempts: int) -> list[Record]:
     """Returns all attempts of a small run; of a large one those that run, and all if their requests differ
     from the plan's."""
     if attempts <= _MOST_SAMPLED or run.raised:
-        return records_of_whole_run(store, run)
+        return list(records_of_run(store, run.uuid))
     return store.running(run=run.uuid)
 
 

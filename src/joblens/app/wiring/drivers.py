@@ -183,6 +183,14 @@ def may_write_store(settings: Settings) -> bool:
     )
 
 
+def why_unwritable(folder: str) -> str:
+    """Returns why nothing can be created in the folder, or in its nearest parent; '' if it can."""
+    parent = folder
+    while not os.path.isdir(parent) and parent != os.path.dirname(parent):
+        parent = os.path.dirname(parent)
+    return "" if os.access(parent, os.W_OK | os.X_OK) else f"{parent} cannot be written"
+
+
 def warn_in_python(message: str) -> None:
     """For programs that use joblens as a library; commands print a line instead."""
     import warnings

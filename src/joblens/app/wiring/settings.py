@@ -102,7 +102,7 @@ def load_settings(
     and the rest is used. `warn` is called for each file that is not trusted; default: a Python warning."""
     here = cwd or _current_dir()
     layers = _Layers()
-    texts, skipped = _read_files(config, env, here, system_config)
+    texts, skipped = _read_files(config, env, here or "/", system_config)
     for path, text in texts.items():
         layers.add_file(path, text)
     _add_environment(layers, env, here)
@@ -234,4 +234,4 @@ def _current_dir() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        return "/"  # the directory was removed: no project file, and relative paths start at the root
+        return ""  # the directory was removed: there is no project file, and no relative path

@@ -103,6 +103,6 @@ def command(
         session.write_json({"files": list(result.files), "jobs": result.jobs, "notes": list(result.notes)})
         return
     session.write_lines(list(result.files))
-    session.note(f"{counted(len(result.files), 'plot')} of {counted(result.jobs, 'job')} in {output}")
+    session.note(f"{counted(len(result.files), 'plot')} of {counted(result.jobs, result.unit)} in {output}")
     for note in result.notes:
         session.note(note)

@@ -111,7 +111,7 @@ def command(
     session.write_lines(files)
     size = format_bytes(sum(sizes.values()))
     runs = f" and {counted(result.runs, 'run')}" if result.runs else ""
-    session.note(f"report of {counted(result.jobs, 'job')}{runs}, {size}")
+    session.note(f"report of {counted(result.jobs, 'attempt' if result.retried else 'job')}{runs}, {size}")
     if result.unknown_secrets:
         session.warn(
             f"output may contain values of {listed(result.unknown_secrets, 5)}, "

@@ -157,6 +157,8 @@ class _Following(ABC):
             self.tracker.attempt_succeeded(index, record.outcome.duration_s if record.outcome else 0.0)
             self._pending_successes[index] = (attempt, record)
         else:
+            if record.status is Status.CANCELLED:
+                self.tracker.attempt_cancelled(index)
             self._pending_failures[index] = failure_of(index, attempt, record)
 
     def _report(self, failure: JobFailure, state: JobState, why: str = "") -> None:

@@ -150,6 +150,7 @@ class ProgressTracker:
         for stage in self._stage_of:
             self._stages[stage].counts[JobState.BLOCKED] += 1
         self._begun: dict[int, _Start] = {}
+        self._cancelled: set[int] = set()
         self.failures: dict[int, JobFailure] = {}
         self.message = ""
         self.status = RunStatus.RUNNING
@@ -175,6 +176,8 @@ class ProgressTracker:
 
     def state_changed(self, index: int, state: JobState, now_us: int) -> None:
         before = self._states[index]
+        if state is JobState.TERMINATED and index in self._cancelled:
+            state = JobState.CANCELED  # it did not fail
         if state is before:
             return
         for counts in (self._stages[self._stage_of[index]].counts, self._all.counts):
@@ -196,6 +199,9 @@ class ProgressTracker:
 
     def attempt_failed(self, failure: JobFailure) -> None:
         self.failures[failure.index] = failure
+
+    def attempt_cancelled(self, index: int) -> None:
+        self._cancelled.add(index)
 
     def finished(self) -> tuple[int, int]:
         """Returns (jobs in a final state, all jobs)."""

@@ -132,7 +132,7 @@ def value_from_yaml(setting: Setting, raw: Any, base_dir: str) -> Any:
 
 
 def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
-    """Converts a value of the environment or an option."""
+    """Converts a value of the environment or an option. `base_dir`: of relative paths; '': it was removed."""
     word = text.strip()
     try:
         match setting.kind:
@@ -153,22 +153,22 @@ def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
             case Kind.TEXT | Kind.PROBES:
                 return _text(setting, text)
     except (ValueError, InputError) as error:
-        if isinstance(error, _OutOfRange):
+        if isinstance(error, _Unusable):
             raise
         raise _wrong(setting, text) from error
 
 
-class _OutOfRange(InputError):
-    """A valid number out of range."""
+class _Unusable(InputError):
+    """A valid value that cannot be used: a number out of range, a path relative to a removed directory."""
 
 
 def _in_range(setting: Setting, number: Any) -> Any:
     if setting.least is not None and number < setting.least:
         bound = f"at least {_with_unit(setting, setting.least)}" if setting.least else "0 or more"
-        raise _OutOfRange(f"{setting.name} must be {bound}, not {_with_unit(setting, number)}")
+        raise _Unusable(f"{setting.name} must be {bound}, not {_with_unit(setting, number)}")
     if setting.most is not None and number > setting.most:
         bound = _with_unit(setting, setting.most)
-        raise _OutOfRange(f"{setting.name} must be at most {bound}, not {_with_unit(setting, number)}")
+        raise _Unusable(f"{setting.name} must be at most {bound}, not {_with_unit(setting, number)}")
     return number
 
 
@@ -213,7 +213,12 @@ def _path(setting: Setting, word: str, base_dir: str) -> str:
         raise _wrong(setting, word)
     if "://" in word:  # a store may be a URL
         return word
-    return os.path.normpath(os.path.join(base_dir, os.path.expanduser(word)))
+    path = os.path.expanduser(word)
+    if not base_dir and not os.path.isabs(path):
+        raise _Unusable(
+            f"{setting.name} {_shown(word)} is relative, but the current directory no longer exists"
+        )
+    return os.path.normpath(os.path.join(base_dir, path))
 
 
 def _wrong(setting: Setting, given: Any) -> InputError:

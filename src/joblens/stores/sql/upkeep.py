@@ -102,3 +102,5 @@ def check_backup_path(path: str) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise InputError(f"{path}: there is no directory {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: {folder} cannot be written", hint="name a file in another directory")

@@ -43,7 +43,8 @@ def _headline(overall: GroupStatistics, paint: Palette) -> str:
     counts = sorted(overall.by_status.items(), key=lambda item: -item[1])
     states = ", ".join(f"{number:,} {status}" for status, number in counts)
     head = paint.paint(counted(overall.jobs, "ended job"), "bold")
-    return f"{head}: {states} ({overall.success_percent:.1f}% success)"
+    success = f" ({overall.success_percent:.1f}% success)" if overall.judged else ""
+    return f"{head}: {states}{success}"
 
 
 def _measures(group: GroupStatistics) -> list[tuple[str, Distribution, Show]]:
@@ -62,25 +63,29 @@ def _spread(spread: Distribution, show: Show) -> list[str]:
 def _tool_rows(statistics: Statistics) -> list[list[str]]:
     rows = []
     for tool, group in sorted(statistics.by_tool.items(), key=lambda item: (-item[1].jobs, item[0])):
-        head = [clean(tool) or "(none)", f"{group.jobs:,}", f"{group.success_percent:.1f}%"]
+        head = [clean(tool) or "(none)", f"{group.jobs:,}", _success(group, f"{group.success_percent:.1f}%")]
         for name, spread, show in _measures(group):
             rows.append([*head, name, *_spread(spread, show)[1:]])
             head = ["", "", ""]
     return rows
 
 
+def _success(group: GroupStatistics, percent: str) -> str:
+    return percent if group.judged else UNKNOWN
+
+
 def render_job_stats(statistics: Statistics) -> list[str]:
     """Returns the text of `job-stats`."""
     overall = statistics.overall
-    rate = round(overall.success_percent, 2)
+    rate = _success(overall, f"{round(overall.success_percent, 2)}%")
     lines = [
         "Job Statistics Summary:",
         "",
         "Overall:",
         f"  Total Jobs: {overall.jobs}",
-        f"  Successful: {overall.successful} ({rate}%)",
+        f"  Successful: {overall.successful} ({rate})",
         f"  Failed: {overall.unsuccessful}",
-        f"  Success Rate: {rate}%",
+        f"  Success Rate: {rate}",
         "",
         "Resource Usage:",
         f"  Total CPU Time: {exact_seconds(overall.cpu_s.total)}",
@@ -93,7 +98,7 @@ def render_job_stats(statistics: Statistics) -> list[str]:
         lines += [
             f"  {clean(tool) or '(none)'}:",
             f"    Jobs: {group.jobs}",
-            f"    Successful: {group.successful} ({round(group.success_percent, 2)}%)",
+            f"    Successful: {group.successful} ({_success(group, f'{round(group.success_percent, 2)}%')})",
             f"    Failed: {group.unsuccessful}",
             f"    Total Duration: {exact_seconds(group.duration_s.total)}",
         ]

@@ -4,7 +4,7 @@ from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.jobs.job import Finding, Outcome, Record, Status, Usage
 from joblens.model.values.ids import short
 from joblens.model.values.units import MIB, format_bytes, format_duration
-from joblens.views.text.numbers import UNKNOWN, grams, joules, mark_number, percent, seconds
+from joblens.views.text.numbers import UNKNOWN, count, grams, joules, mark_number, percent, seconds
 from joblens.views.text.style import (
     SEVERITY_MARKS,
     Palette,
@@ -94,7 +94,7 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
     ]
     pieces += _device_pieces(usage, duration_s, paint)
     if usage.processes_peak is not None and usage.processes_peak > 1:
-        pieces.append(f"{usage.processes_peak} processes")
+        pieces.append(f"{mark_number(count(usage.processes_peak), usage, 'processes_peak')} processes")
     if not any(piece.rpartition(" ")[2] != UNKNOWN for piece in pieces):
         return []
     lines, line = [], " "

@@ -496,7 +496,16 @@ def test_lower_bounds_name_only_known_numbers(accounting: str) -> None:
 
 def test_what_a_probe_missed_makes_its_numbers_lower_bounds() -> None:
     usage = usage_in_tree_missing({"memory_parts", "io"}, a_sample(1, memory_anon_bytes=MIB, processes=1))
-    assert usage.lower_bounds == ("memory_peak_bytes",)
+    assert usage.lower_bounds == ("memory_peak_bytes", "processes_peak")
+
+
+def test_counts_of_samples_are_lower_bounds() -> None:
+    """Processes and threads may come and go between two samples."""
+    usage = usage_in_group(
+        a_sample(0, processes=1, threads=1, open_files=3), a_sample(1, processes=0, threads=0)
+    )
+    assert (usage.processes_peak, usage.threads_peak, usage.open_files_peak) == (1, 1, 3)
+    assert {"processes_peak", "threads_peak", "open_files_peak"} <= set(usage.lower_bounds)
 
 
 def test_what_was_waited_for_is_complete_whatever_the_probe_missed() -> None:

@@ -41,6 +41,16 @@ def test_every_stage_counts_its_own_jobs() -> None:
     )
 
 
+def test_a_job_that_was_cancelled_while_it_ran_did_not_fail() -> None:
+    run = tracker()
+    for index in (1, 2):
+        run.attempt_began(index, 1, f"u{index}", START_US)
+    run.attempt_cancelled(1)
+    run.state_changed(1, JobState.TERMINATED, START_US)
+    run.state_changed(2, JobState.TERMINATED, START_US)  # it timed out
+    assert run.progress(START_US).stages[1] == StageProgress("train_…", 2, failed=1, cancelled=1)
+
+
 def test_jobs_left_out_of_the_run_are_not_counted() -> None:
     run = tracker()
     run.state_changed(2, JobState.DISABLED, START_US)

@@ -46,6 +46,16 @@ def _tokens(sql: str) -> str:
 # -- the file
 
 
+def test_a_backup_where_nothing_can_be_written_is_bad_input(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match=f"{tmp_path} cannot be written"):
+        store.backup(str(tmp_path / "copy.db"))
+    store.close()
+
+
 def test_the_file_and_all_beside_it_are_private(path: str) -> None:
     old = os.umask(0)
     try:

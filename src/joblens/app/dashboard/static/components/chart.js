@@ -350,11 +350,14 @@ export class Chart {
     const { unit } = this._options;
     const own = data.series.filter((each) => !each.isFaint);
     own.sort((one, other) => Number(other.isMain ?? false) - Number(one.isMain ?? false));
-    const parts = own.slice(0, MOST_SUMMARIZED).map((each) => {
+    // Not a peak, which a record has exactly: between two samples there may have been more.
+    const parts = own.slice(0, MOST_SUMMARIZED).flatMap((each) => {
       const known = each.values.filter((value) => value !== null);
-      const peak = known.length ? `peak ${unit(largest(known))}` : format.UNKNOWN;
-      return own.length === 1 ? peak : `${each.label} ${peak}`;
+      if (known.length < 2) return [];
+      const most = unit(largest(known));
+      return [own.length === 1 ? most : `${each.label} ${most}`];
     });
+    if (parts.length) parts[0] = `largest ${parts.length === 1 ? "sample" : "samples"}: ${parts[0]}`;
     const limits = (data.limits ?? []).map((limit) => `${limit.label} ${unit(limit.value)}`);
     setText(this._summary, [...parts, ...limits].join(" · "));
   }

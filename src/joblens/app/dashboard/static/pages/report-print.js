@@ -121,12 +121,13 @@ async function jobsToPrint(source) {
 /** @param {import("../report/source.js").ReportSource} source */
 async function jobTable(source) {
   const { items } = await source.get("/summaries", { sort: "started", limit: MOST_ROWS });
-  const total = source.manifest.totals.jobs;
+  const { jobs: total, states } = source.manifest.totals; // each attempt is a row
+  const [title, unit] = states.retried ? ["Attempts", "attempts"] : ["Jobs", "jobs"];
   const head = ["Job", "Name", "State", "Started", "Duration", "CPU time", "Memory peak", "Why"];
   return el(
     "section",
     { class: "page printed" },
-    el("h2", null, total > MOST_ROWS ? `The ${format.count(MOST_ROWS)} newest jobs` : "Jobs"),
+    el("h2", null, total > MOST_ROWS ? `The ${format.count(MOST_ROWS)} newest ${unit}` : title),
     el(
       "table",
       { class: "plain-table report-jobs" },

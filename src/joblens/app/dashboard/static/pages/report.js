@@ -29,7 +29,7 @@ export const page = {
       el("p", { class: "muted report-about" }, contentOf(manifest)),
     );
     const found = await source.get("/summaries", { sort: "duration", limit: LONGEST });
-    fillLongest(longest, found.items, totals.jobs, context);
+    fillLongest(longest, found.items, totals, context);
   },
 };
 
@@ -46,16 +46,19 @@ function aboutOf(manifest) {
  * @param {import("../core/page.js").Context} context
  */
 function tilesOf(totals, context) {
-  const states = Object.entries(totals.states).map(([status, count]) => `${format.count(count)} ${status}`);
+  const retried = totals.states.retried ?? 0;
+  const states = Object.entries(totals.states).map(([status, count]) =>
+    status === "retried" ? `${format.counted(count, "attempt")} retried` : `${format.count(count)} ${status}`,
+  );
   const failed = tile(
     "Failed",
     format.count(totals.failed),
-    "",
+    retried ? `and ${format.counted(retried, "attempt")} that ${retried === 1 ? "was" : "were"} retried` : "",
     totals.failed ? context.href("/jobs", new URLSearchParams(FAILED)) : null,
   );
   failed.classList.toggle("has-failures", totals.failed > 0);
   return [
-    tile("Jobs", format.count(totals.jobs), states.join(" · "), context.href("/jobs")),
+    tile("Jobs", format.count(totals.jobs - retried), states.join(" · "), context.href("/jobs")),
     failed,
     tile("CPU time", format.duration(totals.cpu_s), "of all jobs", null),
     tile("Run time", format.duration(totals.duration_s), "of all jobs", null),
@@ -133,10 +136,12 @@ function runsOf(manifest, context) {
 /**
  * @param {HTMLElement} card
  * @param {Api.JobSummary[]} jobs
- * @param {number} total
+ * @param {import("../report/source.js").Manifest["totals"]} totals
  * @param {import("../core/page.js").Context} context
  */
-function fillLongest(card, jobs, total, context) {
+function fillLongest(card, jobs, totals, context) {
+  const total = totals.jobs; // each attempt is a row
+  const unit = totals.states.retried ? "attempt" : "job";
   const head = ["Job", "State", "Started", "Duration", "CPU time", "Memory peak"];
   const rows = jobs.map((job) =>
     el(
@@ -163,10 +168,10 @@ function fillLongest(card, jobs, total, context) {
     el(
       "div",
       { class: "card-head" },
-      el("h2", null, total > jobs.length ? "Longest jobs" : "Jobs"),
+      el("h2", null, total > jobs.length ? `Longest ${unit}s` : unit === "job" ? "Jobs" : "Attempts"),
       total > 1 && total === jobs.length ? el("span", { class: "muted" }, "longest first") : null,
       el("span", { class: "grow" }),
-      el("a", { href: context.href("/jobs") }, total === 1 ? "Job table" : `All ${format.count(total)} jobs`),
+      el("a", { href: context.href("/jobs") }, total === 1 ? "Job table" : `All ${format.counted(total, unit)}`),
     ),
     el(
       "div",
