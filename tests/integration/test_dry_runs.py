@@ -54,7 +54,7 @@ def test_an_output_folder_that_cannot_be_used_is_refused_by_both(cli: WorkflowCl
     (cli.folder / "plain").write_text("a file")
     for more in ((), ("--dry-run",)):
         done = cli.call("run", path, "-o", "plain/inside", *more, code=2)
-        assert "-o plain/inside" in done.stderr
+        assert "output directory plain/inside: cannot be created" in done.stderr
         assert "Not a directory" in done.stderr
 
 
