@@ -207,7 +207,7 @@ def _container_argv(info: ContainerInfo) -> tuple[str, ...]:
     return tuple(str(word) for word in words if word) or (info.image,)
 
 
-_ENGINE_NOTICES_S, _ASK_AGAIN_S = 2.0, 0.02
+_ENGINE_NOTICES_S, _ASK_AGAIN_S = 10.0, 0.02  # on a busy machine an engine notices an end seconds later
 _CHECK_EVERY_S = 0.5  # interval of checks for an empty group and for requests to stop
 
 
