@@ -220,9 +220,12 @@ def test_threads_that_overlap_are_distinguished(meter: InProcessMeter) -> None:
     together = threading.Barrier(3)
 
     def work(seconds: float) -> None:
+        def burn_until_all_have() -> None:  # a window that is open alone has the CPU of every thread
+            burn(seconds)
+            together.wait()
+
         together.wait()
-        # To the end of all: a window that is open alone has the CPU of every thread.
-        results[seconds] = measure(meter, lambda: (burn(seconds), together.wait()))
+        results[seconds] = measure(meter, burn_until_all_have)
 
     run_threads(work, (0.1, 0.3, 0.5))
     for seconds, measured in results.items():
@@ -267,8 +270,12 @@ def test_a_measurement_inside_another_is_part_of_it_and_neither_is_shared(meter:
         measured = measure(meter, lambda: burn(0.2))
         inner.append((measured, kernel_cpu_s() - before))
 
+    def both() -> None:
+        burn(0.1)
+        burn_beside_kernel()
+
     before = kernel_cpu_s()
-    outer = measure(meter, lambda: (burn(0.1), burn_beside_kernel()))
+    outer = measure(meter, both)
     for measured, kernel_s in ((outer, kernel_cpu_s() - before), *inner):
         assert cpu_s(measured) == pytest.approx(kernel_s, abs=0.03)
         assert not measured.usage.shared
