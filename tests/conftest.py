@@ -150,6 +150,9 @@ _WITHOUT_DISK = tuple(str(REPOSITORY / "tests" / name) for name in ("docs", "gol
 def own_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """No test sees the user's store or configuration, and none sees another test's. A test without a folder
     of its own has a home that does not exist."""
+    assert _forks.can_run(os.environ), (
+        "a test before this one left variables behind that the interpreter reads"
+    )
     for name in list(os.environ):
         if name.startswith("JOBLENS_"):
             monkeypatch.delenv(name)

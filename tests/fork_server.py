@@ -32,21 +32,21 @@ _LARGE = {"plot": ("matplotlib.figure", "matplotlib.backends.backend_agg", "matp
 _LENGTH, _REPLY = struct.Struct("!I"), struct.Struct("!i")
 # Variables that the interpreter reads as it starts: a fork would not follow them.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "TZ")
+_READ_LATER = "PYTHONBREAKPOINT"  # Ray sets it in the process that imports it
 
 
 class ForkServer:
-    """Started when it is first used. Ends with this process."""
+    """Started when it is first used, with the environment in which it was made. Ends with this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._started_with: dict[str, str] = {}
+        self._environment = dict(os.environ)
 
     def can_run(self, env: Mapping[str, str]) -> bool:
         """False for an environment that changes how an interpreter starts."""
-        self._start()
-        return _read_at_start(env) == self._started_with
+        return _read_at_start(env) == _read_at_start(self._environment)
 
     def run(
         self,
@@ -86,12 +86,12 @@ class ForkServer:
         with self._lock:
             if self._process is not None:
                 return
-            self._started_with = _read_at_start(os.environ)
             self._folder = tempfile.TemporaryDirectory(prefix="joblens-forks-")
             repository = Path(__file__).resolve().parent.parent
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.fork_server", self._folder.name],
                 cwd=repository,
+                env=self._environment,
                 stdin=subprocess.PIPE,  # its end is the end of this process
                 stdout=subprocess.PIPE,
             )
@@ -113,7 +113,9 @@ class ForkServer:
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(_READ_AT_START)}
+    return {
+        name: value for name, value in env.items() if name.startswith(_READ_AT_START) and name != _READ_LATER
+    }
 
 
 def _communicate(

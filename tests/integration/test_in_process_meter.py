@@ -219,13 +219,13 @@ def test_threads_that_overlap_are_distinguished(meter: InProcessMeter) -> None:
     results: dict[float, Measurement] = {}
     together = threading.Barrier(3)
 
-    def burn_until_all_end(seconds: float) -> None:
-        burn(seconds)
-        together.wait()  # a window that is open alone has the CPU of every thread
-
     def work(seconds: float) -> None:
+        def burn_until_all_have() -> None:  # a window that is open alone has the CPU of every thread
+            burn(seconds)
+            together.wait()
+
         together.wait()
-        results[seconds] = measure(meter, lambda: burn_until_all_end(seconds))
+        results[seconds] = measure(meter, burn_until_all_have)
 
     run_threads(work, (0.1, 0.3, 0.5))
     for seconds, measured in results.items():
@@ -265,14 +265,17 @@ def test_overlapping_measurements_never_count_a_child_twice(meter: InProcessMete
 def test_a_measurement_inside_another_is_part_of_it_and_neither_is_shared(meter: InProcessMeter) -> None:
     inner: list[tuple[Measurement, float]] = []
 
-    def burn_twice() -> None:
-        burn(0.1)
+    def burn_beside_kernel() -> None:
         before = kernel_cpu_s()
         measured = measure(meter, lambda: burn(0.2))
         inner.append((measured, kernel_cpu_s() - before))
 
+    def both() -> None:
+        burn(0.1)
+        burn_beside_kernel()
+
     before = kernel_cpu_s()
-    outer = measure(meter, burn_twice)
+    outer = measure(meter, both)
     for measured, kernel_s in ((outer, kernel_cpu_s() - before), *inner):
         assert cpu_s(measured) == pytest.approx(kernel_s, abs=0.03)
         assert not measured.usage.shared

@@ -37,7 +37,7 @@ def sacct(slurm: SlurmServer, field: str, *ids: str) -> list[str]:
 def first_placement(cli: WorkflowCli) -> Placement | None:
     store = cli.store()
     try:
-        if not store.workflows():
+        if not any(store.runs(workflow.uuid) for workflow in store.workflows()):
             return None
     finally:
         store.close()

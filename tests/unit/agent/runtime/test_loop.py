@@ -39,6 +39,7 @@ def test_what_is_due_is_woken_once() -> None:
     assert alarm.rings == 1
 
 
+@pytest.mark.within(20)
 @pytest.mark.parametrize("ahead_s", [30 * 86400.0, 1e12, 1e300])
 def test_a_time_far_ahead_can_be_waited_for(ahead_s: float) -> None:
     """A time-out of a month is more milliseconds than poll takes."""

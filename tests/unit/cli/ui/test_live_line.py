@@ -104,6 +104,7 @@ def test_a_sequence_in_two_pieces_is_understood(line: LiveLine, screen: Screen, 
     assert screen.got() == b""
 
 
+@pytest.mark.within(20)
 def test_a_terminal_that_takes_nothing_holds_nobody_up(line: LiveLine, screen: Screen) -> None:
     size = fcntl.fcntl(screen.descriptor, fcntl.F_GETPIPE_SZ)
     os.write(screen.descriptor, b"x" * size)
