@@ -44,6 +44,11 @@ class Cluster:
             raise self.error
         return []
 
+    def ask_for_nodes(self, _action: int) -> list[Placed]:
+        if self.error is not None:
+            raise self.error
+        return []
+
     def capacity(self) -> None: ...
 
     def withdraw(self, uuids: list[str]) -> None:
@@ -73,6 +78,7 @@ class Placing:
         self.clock, self.cluster = FakeClock(), Cluster()
         self.warnings: list[str] = []
         self.facts: list[Any] = []
+        self.deferred: list[Callable[[], None]] = []
         self.unplaceable: list[tuple[tuple[str, ...], str]] = []
         events = PlacementEvents(
             on_warning=self.warnings.append,
@@ -85,7 +91,9 @@ class Placing:
             on_ended=lambda *_: None,
         )
         context: Any = SimpleNamespace(
-            clock=self.clock, loop=SimpleNamespace(add_timed=lambda _: None), host=None
+            clock=self.clock,
+            loop=SimpleNamespace(add_timed=lambda _: None, call=self.deferred.append),
+            host=None,
         )
         store: Any = SimpleNamespace(ask=lambda *_: None)
         side = ClusterSide(backend=self.cluster, lease_s=60.0, journals=Journals())  # type: ignore[arg-type]
@@ -169,3 +177,16 @@ def test_a_job_that_is_queued_again_keeps_its_allocation(one: Placing) -> None:
     one.placing.set_status("a", Status.QUEUED)
     one.wake(after_s=10)
     assert one.cluster.asked == [("a",)]
+
+
+def test_nodes_that_the_cluster_refuses_are_reported_and_not_requested_again(one: Placing) -> None:
+    one.cluster.error = PlanError("there is no partition 'gpu'")
+    one.placing.ask_for_nodes(0)
+    assert one.warnings == ["action 1: there is no partition 'gpu'"]
+    assert one.deferred == []
+
+
+def test_nodes_are_requested_again_from_a_cluster_that_is_away(one: Placing) -> None:
+    one.cluster.error = PlacingError("Slurm does not answer")
+    one.placing.ask_for_nodes(0)
+    assert len(one.deferred) == 1

@@ -222,6 +222,19 @@ def test_an_interrupt_that_drains_waits_for_running_jobs(drive: Callable[..., Dr
     assert driven.states()[0] is JobState.COMPLETED
 
 
+@pytest.mark.within(20)
+def test_draining_stops_jobs_that_have_not_begun(drive: Callable[..., Drive]) -> None:
+    driven = drive(plan_of(job("a"), job("b")), {"b": [None]}, interrupt="drain")
+
+    def interrupt(name: str) -> None:
+        if name == "a":
+            driven.driver._handle_signal(signal.SIGINT)
+
+    driven.hosts.on_start = interrupt
+    assert driven.run() is RunStatus.STOPPED
+    assert driven.hosts.stopped == [("b", False)]
+
+
 def test_cancelling_one_job_leaves_the_others(drive: Callable[..., Drive]) -> None:
     driven = drive(plan_of(job("a"), job("b")), {"a": [None]})
 
